@@ -1,0 +1,1 @@
+"""Bytes to experiments: find, open, recognise, parse, assemble. Imports kb only."""

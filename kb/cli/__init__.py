@@ -1,0 +1,97 @@
+"""The command line's composition root: which command lives in which module, loaded only when asked for.
+
+Owns dispatch and how errors are told. A command module offers ``register(app)``; its heavy imports stand in
+the command bodies. Must not do any work itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from kb.errors import EXIT_USAGE, KbctlError
+
+COMMANDS: dict[str, str] = {
+    # command -> module of kb.cli that registers it
+    "ingest": "ingest",
+    "parse": "ingest",
+    "rebuild": "ingest",
+    "diagnose": "diagnose",
+    "recommend": "recommend",
+    "runbook": "recommend",
+    "check": "check",
+    "explain": "explain",
+    "runs": "runs",
+    "show": "runs",
+    "compare": "runs",
+    "invalidate": "history",
+    "forget": "history",
+    "note": "history",
+    "link": "history",
+    "unlink": "history",
+    "records": "records",
+    "export": "data",
+    "import": "data",
+    "sql": "data",
+    "fit": "fit",
+    "replay": "fit",
+    "doctor": "doctor",
+}
+
+
+def build(modules: Sequence[str]) -> typer.Typer:
+    """The application with the commands of the given modules."""
+    app = typer.Typer(
+        name="kbctl",
+        help="What do I run next on these GPUs, why, and what must I not run? Answers from recorded LLM-serving runs.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback()
+    def root(
+        version: bool = typer.Option(False, "--version", is_eager=True, callback=_print_version, help="Print the version."),
+    ) -> None:
+        """What do I run next on these GPUs, why, and what must I not run? Answers from recorded runs."""
+
+    for name in dict.fromkeys(modules):
+        importlib.import_module(f"kb.cli.{name}").register(app)
+    return app
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"kbctl {version('kbctl')}")
+        raise typer.Exit
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line; errors go to stderr as what, where, and what next."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    asked = next((word for word in arguments if not word.startswith("-")), None)
+    modules = [COMMANDS[asked]] if asked in COMMANDS else list(COMMANDS.values())
+    try:
+        build(modules)(arguments)
+    except KbctlError as error:
+        tell(error)
+        sys.exit(error.code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(EXIT_USAGE)
+
+
+def tell(error: KbctlError) -> None:
+    """Print an error to stderr, with its place and its tip."""
+    typer.echo(f"kbctl: {error.what}", err=True)
+    if error.where:
+        typer.echo(f"  at: {error.where}", err=True)
+    if error.tip:
+        typer.echo(f"  next: {error.tip}", err=True)

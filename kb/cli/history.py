@@ -1,0 +1,9 @@
+"""Commands of kb.cli.history (being built)."""
+
+from __future__ import annotations
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands."""

@@ -1,0 +1,25 @@
+"""Options that several commands share, spelled once. Must not hold logic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object (stable schema) instead of text.")]
+StorePath = Annotated[
+    Path | None,
+    typer.Option("--store", envvar="KBCTL_STORE", help="DuckDB file of recorded runs (default: per-user data folder)."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary on stderr.")]
+RecordDirs = Annotated[
+    list[Path] | None,
+    typer.Option("--records", envvar="KBCTL_RECORDS", help="Folder of private records; repeatable."),
+]
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on stdout."""
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))

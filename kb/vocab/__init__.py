@@ -1,0 +1,1 @@
+"""Words as data: GPUs, models, engines and their options."""

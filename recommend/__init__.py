@@ -1,0 +1,1 @@
+"""Evidence to advice. Pure: no clock, no files, no database. Imports kb only."""
