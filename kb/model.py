@@ -233,3 +233,53 @@ class Reading:
     lines: LineCount = field(default_factory=LineCount)
     problems: tuple[Problem, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Measured values of one configuration at one workload: medians over ``n`` measurements.
+
+    ``spread`` maps a metric to (lowest, highest) where n > 1; ``date`` is the newest ISO date.
+    """
+
+    workload: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    n: int = 1
+    spread: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    date: str | None = None
+    runs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How runs of one configuration ended: one row per (stage, effect, blame, signature), newest run first."""
+
+    stage: Stage | None
+    effect: Effect
+    blame: Blame
+    signature: str | None = None
+    cause: str | None = None
+    text: str | None = None
+    n: int = 1
+    date: str | None = None
+    runs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """Own runs of one configuration, folded together: what the snapshot of a store holds a row of.
+
+    ``key`` is a stable hash of hardware, model and backend. ``conditions`` maps a telemetry condition to the
+    number of runs that showed it. Invalidated runs are left out.
+    """
+
+    key: str
+    hardware: Hardware
+    model: Model
+    backend: Backend
+    endings: tuple[Ending, ...]
+    points: tuple[Point, ...] = ()
+    conditions: Mapping[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    date: str | None = None
