@@ -24,6 +24,7 @@ Scalar = bool | int | float | str
 EvidenceKind = Literal["report", "maintainer", "source", "measured"]
 Side = Literal["for", "against"]
 
+_SCALAR = re.compile(r"^(title|checked|cause|aliases|tags)\s*=", re.MULTILINE)
 _SPEC = re.compile(r"^\s*(<=|>=|==|!=|<|>|~=)")
 
 
@@ -119,8 +120,8 @@ class OutcomeOf(_Strict):
 class Range(_Strict):
     """Affected versions of one component as OSV events; several of one component are a union.
 
-    ``introduced`` "0" means from the beginning. ``last_seen`` bounds nothing: it is the newest version in which
-    someone saw it.
+    ``introduced`` "0" means from the beginning. ``last_seen`` bounds nothing: it is the newest version in
+    which someone saw it.
     """
 
     component: str
@@ -135,7 +136,7 @@ class Range(_Strict):
 
 
 class Instead(_Strict):
-    """A remedy: roles (rendered per engine), settings, environment, or versions; ``text`` where none of these fits."""
+    """A remedy: roles (rendered per engine), settings, environment, versions; ``text`` where none fits."""
 
     roles: dict[str, str] = Field(default_factory=dict)
     settings: dict[str, Scalar] = Field(default_factory=dict)
@@ -149,8 +150,8 @@ class Instead(_Strict):
 class EvidenceOf(_Strict):
     """One source. ``side``: does it speak for or against the backend that ``[[match]]`` describes?
 
-    ``versions`` (component -> version) tells under which versions it was seen; ``settled`` says why a source on
-    the other side is no conflict (other conditions, superseded).
+    ``versions`` (component -> version) tells under which versions it was seen; ``settled`` says why a source
+    on the other side is no conflict (other conditions, superseded).
     """
 
     ref: str
@@ -275,8 +276,8 @@ def _plain(value: Any) -> Any:
 
 
 def _toml_tip(toml: str) -> str:
-    table = re.search(r"^\[\[", toml, re.M)
-    late = table and re.search(r"^(title|checked|cause|aliases|tags)\s*=", toml[table.start() :], re.M)
+    table = re.search(r"^\[\[", toml, re.MULTILINE)
+    late = table and _SCALAR.search(toml, table.start())
     return (
         "scalars (title, checked, cause …) stand before the first [[table]]"
         if late
