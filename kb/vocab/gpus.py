@@ -82,7 +82,7 @@ def arch_of(text: str) -> str | None:
 
 
 def arch_code(text: str) -> str | None:
-    """The canonical code when the text is an architecture code itself: ``SM 12.0``, ``sm_120a``, ``gfx942``."""
+    """The canonical code when the text is an architecture code (``SM 12.0``, ``sm_120a``), else ``None``."""
     word = " ".join(text.lower().split())
     gfx = _GFX.match(word)
     if gfx:
@@ -168,7 +168,7 @@ def _of_cut_name(stem: str, memory_mib: float | None) -> tuple[Gpu, ...]:
 
 def _fits_memory(row: Mapping[str, Any], memory_mib: float) -> bool:
     size = row.get("memory_gib")
-    return bool(size) and abs(size * 1024 - memory_mib) < 0.12 * memory_mib
+    return size is not None and abs(size * 1024 - memory_mib) < 0.12 * memory_mib
 
 
 def _nickname(text: str) -> str:

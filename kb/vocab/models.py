@@ -66,7 +66,7 @@ class ModelEntry:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What records match on: mla, dsa, moe, dense, linear-attention, sinks, sliding, sparse, mtp, gqa, mha."""
+        """What records match on: kinds of attention (mla, dsa, linear-attention …), moe or dense, mtp."""
         found = ["linear-attention" if kind == "linear-hybrid" else kind for kind in self.attention]
         if self.architecture or self.experts:
             found.append("moe" if self.experts else "dense") if self.layers else None
@@ -85,7 +85,7 @@ def find_model(text: str) -> ModelEntry | None:
 
 
 def family_of(text: str) -> str | None:
-    """The family a name belongs to, also where the exact model is not known (``DeepSeek-V4`` → deepseek-v4)."""
+    """The family a name belongs to, also where only that is known (``DeepSeek-V4`` → deepseek-v4)."""
     model = find_model(text)
     if model:
         return model.family
@@ -99,7 +99,7 @@ def family_of(text: str) -> str | None:
 def find_by_architecture(
     architecture: str, layers: int | None = None, hidden: int | None = None
 ) -> ModelEntry | None:
-    """The one model of a config.json architecture class with these sizes, or ``None`` if none or several fit."""
+    """The one model of an architecture class with these sizes, or ``None`` if none or several fit."""
     rows = [
         index
         for index, row in enumerate(_catalog()["models"])
@@ -113,9 +113,9 @@ def find_by_architecture(
 def quantization_of(text: str) -> str | None:
     """The weight quantization a name or an engine's value tells, in canonical words, or ``None``.
 
-    Words: nvfp4, nvfp4-mixed, fp4, mxfp4, mxfp6, mxfp8, fp8, fp8-block, w4a8, awq, gptq, gptq-int8, autoround,
-    w4a16, w8a16, w8a8-int8, int4, int8, bitsandbytes, exl, mlx, ``gguf`` with its type (``gguf q4_k_m``), bf16,
-    fp16, fp32. What is said of the KV cache is left out. Of several methods the first in this table wins.
+    Words: nvfp4, nvfp4-mixed, mxfp4, mxfp6, mxfp8, fp8, fp8-block, w4a8, awq, gptq, gptq-int8, autoround,
+    w4a16, w8a16, w8a8-int8, int4, int8, bitsandbytes, exl, mlx, ``gguf`` with its type (``gguf q4_k_m``),
+    bf16, fp16, fp32. What is said of the KV cache is left out; of several methods the first counts.
     """
     found = quantizations_of(text)
     return found[0] if found else None
@@ -131,7 +131,7 @@ def quantizations_of(text: str) -> tuple[str, ...]:
 
 
 def quantization_groups(method: str) -> tuple[str, ...]:
-    """A method and what it also counts as: ``fp8-block`` → (fp8-block, fp8); ``gguf q4_k`` → (gguf q4_k, gguf)."""
+    """A method and what it also counts as: ``fp8-block`` → (fp8-block, fp8)."""
     wider = _catalog()["groups"].get(method, ["gguf"] if method.startswith("gguf ") else [])
     return (method, *wider)
 
@@ -151,7 +151,7 @@ def nearest(text: str) -> str | None:
     """The known model id closest to an unknown name, or ``None`` when nothing is close."""
     import difflib  # noqa: PLC0415 - only needed after a miss
 
-    names = {}
+    names: dict[str, str] = {}
     for row in _catalog()["models"]:
         names |= {alias.lower(): row["id"] for alias in (row["id"], *row.get("aliases", ()))}
     found = difflib.get_close_matches(canonical_name(text), names, n=1, cutoff=0.6)
@@ -171,8 +171,7 @@ def _spellings(text: str) -> list[str]:
     names = [canonical_name(text)]
     parts = [part for part in re.split(r"[/\\]", text.strip().lower()) if part]
     if len(parts) > 2:
-        for part in reversed(parts[:-1]):
-            names.append(re.sub(r"[\s_]+", "-", part.rsplit("--", 1)[-1]))
+        names += [re.sub(r"[\s_]+", "-", part.rsplit("--", 1)[-1]) for part in reversed(parts[:-1])]
     elif "--" in text:
         names.append(canonical_name(text.rsplit("--", 1)[-1]))
     return list(dict.fromkeys(names))
