@@ -1,0 +1,217 @@
+"""Read the public measurements that ship with the package.
+
+Owns the files in ``records/measurements``: where they are and what their columns mean. Standard library only,
+because ``recommend`` reads them at start-up. Must not judge what bears on a question.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_PACKAGE = Path(__file__).resolve().parent
+ENGINES = {"trtllm": "tensorrt-llm"}
+GPUS = {
+    # the table's label -> product name of the catalog
+    "a100_sxm": "NVIDIA A100-SXM4-80GB",
+    "b200_sxm": "NVIDIA B200",
+    "b300_sxm": "NVIDIA B300 SXM6 AC",
+    "gb200": "NVIDIA GB200",
+    "gb300": "NVIDIA GB300",
+    "h100_sxm": "NVIDIA H100 80GB HBM3",
+    "h200_sxm": "NVIDIA H200",
+    "l40s": "NVIDIA L40S",
+    "rtx_pro_6000_server": "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingPoint:
+    """One published configuration at one load; latencies in ms, ``gpus`` 0 where the source is unclear.
+
+    ``precision`` is the source's word (``fp8``, ``fp4``, ``int4``, ``bf16`` or empty); ``low``/``high`` are
+    output tokens per second over ``n`` repeated measurements.
+    """
+
+    gpu: str
+    gpus: int
+    model: str
+    engine: str
+    version: str | None
+    precision: str
+    mode: str
+    tp: int
+    pp: int
+    dp: int
+    moe_tp: int
+    ep: int
+    split: str
+    input_len: int
+    output_len: int
+    concurrency: int
+    ttft_ms: float
+    tpot_ms: float
+    n: int
+    low: float
+    high: float
+    date: str | None
+
+    @property
+    def output_tok_s(self) -> float:
+        """Output tokens per second of all requests together, derived from the latencies."""
+        return (
+            1000 * self.concurrency * self.output_len / (self.ttft_ms + (self.output_len - 1) * self.tpot_ms)
+        )
+
+    @property
+    def id(self) -> str:
+        """A stable name: ``serving:`` and a hash of what was measured (not of the result)."""
+        key = (self.gpu, self.gpus, self.model, self.engine, self.version, self.precision, self.mode, self.tp)
+        more = (
+            self.pp,
+            self.dp,
+            self.moe_tp,
+            self.ep,
+            self.split,
+            self.input_len,
+            self.output_len,
+            self.concurrency,
+        )
+        return "serving:" + hashlib.blake2b(repr(key + more).encode(), digest_size=4).hexdigest()
+
+
+def folder() -> Path:
+    """The folder of measurement files, in a wheel or in a checkout."""
+    shipped = _PACKAGE / "_records" / "measurements"
+    return shipped if shipped.is_dir() else _PACKAGE.parent / "records" / "measurements"
+
+
+def serving(models: Iterable[str] | None = None) -> Iterator[ServingPoint]:
+    """Published serving points; with ``models``, only of checkpoints whose lower-case name contains one."""
+    wanted = None if models is None else tuple(name.lower() for name in models)
+    path = folder() / "serving.tsv"
+    if not path.is_file():
+        return
+    with path.open(encoding="utf-8", newline="") as lines:
+        header = next(lines).rstrip("\n").split("\t")
+        place = {name: index for index, name in enumerate(header)}
+        for line in lines:
+            cells = line.rstrip("\n").split("\t")
+            if wanted is None or any(name in cells[place["model"]].lower() for name in wanted):
+                yield _point({name: cells[index] for name, index in place.items()})
+
+
+def _point(row: Mapping[str, str]) -> ServingPoint:
+    sizes = {name: int(row[name] or 0) or 1 for name in ("tp", "pp", "dp", "ep")}
+    return ServingPoint(
+        gpu=GPUS.get(row["hw"], row["hw"]),
+        gpus=int(row["gpus"] or 0),
+        model=row["model"],
+        engine=ENGINES.get(row["engine"], row["engine"]),
+        version=row["version"] or None,
+        precision=row["precision"],
+        mode=row["mode"],
+        moe_tp=int(row["moe_tp"] or 0),
+        split=row["split"],
+        input_len=int(row["isl"]),
+        output_len=int(row["osl"]),
+        concurrency=int(row["concurrency"]),
+        ttft_ms=float(row["ttft_ms"]),
+        tpot_ms=float(row["tpot_ms"]),
+        n=int(row["n"]),
+        low=float(row["low_tok_s"]),
+        high=float(row["high_tok_s"]),
+        date=row["date"] or None,
+        **sizes,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTimes:
+    """One kernel on one GPU for one layer shape: latency in ms by load (tokens, or batch x length)."""
+
+    gpu: str
+    role: str
+    engine: str
+    kernel: str
+    source: str
+    version: str | None
+    dtype: str
+    shape: Mapping[str, str]
+    times: Mapping[str, float]
+
+
+def moe_kernels(
+    gpu: str, hidden: int | None, intermediate: int | None, top_k: int | None, experts: int | None
+) -> tuple[KernelTimes, ...]:
+    """Measured MoE kernels of one product for one expert shape; empty where none was measured."""
+    prefix = f"\n{_label(gpu)}\t{hidden}\t{intermediate}\t{top_k}\t{experts}\t"
+    shape = ("hidden", "intermediate", "topk", "experts", "tp", "ep")
+    return tuple(_times(row, "moe", row["dtype"], shape) for row in _rows("moe_kernels.tsv", prefix))
+
+
+def attention_kernels(
+    gpu: str, phase: str, heads: int, kv_heads: int, head_dim: int
+) -> tuple[KernelTimes, ...]:
+    """Measured attention kernels of one product for one head layout, in ``prefill`` or ``decode``."""
+    prefix = f"\n{_label(gpu)}\t{phase}\t{heads}\t{kv_heads}\t{head_dim}\t"
+    shape = ("heads", "kv_heads", "head_dim", "kv_dtype")
+    rows = _rows("attention_kernels.tsv", prefix)
+    return tuple(_times(row, f"attention.{phase}", row["dtype"], shape) for row in rows)
+
+
+def _rows(name: str, prefix: str) -> Iterator[dict[str, str]]:
+    text = _text(name)
+    header = text[: text.find("\n")].split("\t")
+    start = text.find(prefix)
+    while start >= 0:
+        end = text.find("\n", start + 1)
+        yield dict(zip(header, text[start + 1 : end].split("\t"), strict=True))
+        # The file is sorted: the first line that does not fit ends the block.
+        start = end if text.startswith(prefix, end) else -1
+
+
+def _times(row: Mapping[str, str], role: str, dtype: str, shape: Iterable[str]) -> KernelTimes:
+    loads = list(row)[list(row).index("version") + 1 :]
+    return KernelTimes(
+        gpu=GPUS.get(row["hw"], row["hw"]),
+        role=role,
+        engine=ENGINES.get(row["engine"], row["engine"]),
+        kernel=row["kernel"],
+        source=row["source"],
+        version=row["version"] or None,
+        dtype=dtype,
+        shape={name: row[name] for name in shape},
+        times={load: float(row[load]) for load in loads if row[load]},
+    )
+
+
+@cache
+def _text(name: str) -> str:
+    path = folder() / name
+    return path.read_text(encoding="utf-8") if path.is_file() else "\n"
+
+
+def _label(gpu: str) -> str:
+    return next((label for label, name in GPUS.items() if name == gpu), gpu)
+
+
+def writeups() -> tuple[Mapping[str, Any], ...]:
+    """Measured points of write-ups, as ``writeups.json`` gives them (unknown versions and dates are null)."""
+    path = folder() / "writeups.json"
+    if not path.is_file():
+        return ()
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return tuple(content["points"] if isinstance(content, dict) else content)
+
+
+def sources() -> Mapping[str, Mapping[str, str]]:
+    """Licence, attribution, origin and changes by file name."""
+    path = folder() / "sources.json"
+    content: Mapping[str, Mapping[str, str]] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return content
