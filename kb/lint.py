@@ -275,10 +275,16 @@ def _range_faults(one: Range) -> Iterator[str]:
         yield 'no introduced event ("0" = from the beginning)'
     if one.introduced and one.introduced_between:
         yield "introduced and introduced_between"
-    ends = [name for name in ("fixed", "fixed_between", "last_affected", "limit") if getattr(one, name)]
+    ends = [
+        name
+        for name in ("fixed", "fixed_between", "last_affected", "last_seen", "limit")
+        if getattr(one, name)
+    ]
     if len(ends) > 1:
         yield " and ".join(ends) + " contradict each other"
-    end = one.fixed or (one.fixed_between or (None, None))[0] or one.last_affected or one.limit
+    end = (
+        one.fixed or (one.fixed_between or (None, None))[0] or one.last_affected or one.last_seen or one.limit
+    )
     for name, low, high in (("introduced", start, end), ("fixed", one.fixed, one.reintroduced)):
         if low and high and low != "0" and words.compare(one.component, low, high) > 0:
             yield f"{name} {low} is after {high}"
@@ -307,9 +313,7 @@ def twins(records: Iterable[Record]) -> Iterator[Fault]:
 
 
 def _fingerprint(record: Record, match: Match) -> str:
-    spans = sorted(
-        repr(one.model_dump(exclude={"last_seen"}, exclude_none=True)) for one in record.content.range
-    )
+    spans = sorted(repr(one.model_dump(exclude_none=True)) for one in record.content.range)
     effects = sorted({outcome.effect for outcome in record.content.outcome}) if not record.good else []
     return repr(
         (

@@ -120,8 +120,8 @@ class OutcomeOf(_Strict):
 class Range(_Strict):
     """Affected versions of one component as OSV events; several of one component are a union.
 
-    ``introduced`` "0" means from the beginning. ``last_seen`` bounds nothing: it is the newest version in
-    which someone saw it.
+    ``introduced`` "0" means from the beginning. After ``last_affected`` it is gone; after ``last_seen``
+    nobody looked, so the answer is unknown. ``fixed_between`` (a, b): still at a, gone at b.
     """
 
     component: str

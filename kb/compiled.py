@@ -1,0 +1,121 @@
+"""A record in the plain form that the matcher reads: conditions flat, names canonical, references as URLs.
+
+Owns the shape of a compiled record. Must not read files; runs only when records changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from kb.records import Condition, EvidenceOf, Instead, Match, Range, Record
+
+Json = dict[str, Any]
+
+_REPOSITORIES = {
+    "cutlass": "NVIDIA/cutlass",
+    "deepgemm": "deepseek-ai/DeepGEMM",
+    "flash-attention": "Dao-AILab/flash-attention",
+    "flashinfer": "flashinfer-ai/flashinfer",
+    "flashmla": "deepseek-ai/FlashMLA",
+    "llama.cpp": "ggml-org/llama.cpp",
+    "nccl": "NVIDIA/nccl",
+    "pytorch": "pytorch/pytorch",
+    "rtx6kpro": "local-inference-lab/rtx6kpro",
+    "sglang": "sgl-project/sglang",
+    "tensorrt-llm": "NVIDIA/TensorRT-LLM",
+    "triton": "triton-lang/triton",
+    "vllm": "vllm-project/vllm",
+    "xformers": "facebookresearch/xformers",
+}
+_PLAIN = (
+    "arch",
+    "gpu",
+    "count",
+    "engine",
+    "weight_quantization",
+    "kv_dtype",
+    "topology",
+    "build",
+    "driver",
+    "cuda",
+)
+_KEYED = ("roles", "settings", "env", "workload", "dependencies")
+_MODEL = ("id", "family", "architecture", "attention", "features", "head_dim")
+
+
+def compiled(record: Record, *, shipped: bool) -> Json:
+    """One record as JSON: id, path, good, matches, outcomes, ranges, instead, evidence …"""
+    content = record.content
+    return {
+        "id": record.id,
+        "path": str(record.path),
+        "shipped": shipped,
+        "title": content.title,
+        "checked": content.checked,
+        "cause": content.cause,
+        "aliases": list(content.aliases),
+        "good": record.good,
+        "matches": [_match(match) for match in content.match],
+        "outcomes": [outcome.model_dump(exclude_none=True) for outcome in content.outcome],
+        "ranges": ranges(content.range),
+        "instead": [_instead(one) for one in content.instead],
+        "evidence": [_evidence(one) for one in content.evidence],
+    }
+
+
+def ranges(rows: tuple[Range, ...]) -> dict[str, list[Json]]:
+    """Component -> its OSV events, one row per block."""
+    found: dict[str, list[Json]] = {}
+    for row in rows:
+        events = row.model_dump(exclude_none=True, exclude={"component"})
+        found.setdefault(row.component, []).append(events)
+    return found
+
+
+def conditions(match: Match) -> Iterator[tuple[str, str | None, Condition]]:
+    """(dimension, key or None, condition) of a match, ``divides`` excepted."""
+    for name in _PLAIN:
+        if (value := getattr(match, name)) is not None:
+            yield name, None, value
+    for name in _KEYED:
+        for key, value in getattr(match, name).items():
+            yield name, key, value
+    for key in _MODEL:
+        if match.model and (value := getattr(match.model, key)) is not None:
+            yield "model", key, value
+
+
+def _match(match: Match) -> Json:
+    rows = [
+        [name, key, one.model_dump(exclude_none=True, by_alias=True)] for name, key, one in conditions(match)
+    ]
+    divides = {} if match.divides is None else {"divides": match.divides.model_dump()}
+    return {"when": rows, "mirror": list(match.mirror)} | divides
+
+
+def _instead(one: Instead) -> Json:
+    return {key: value for key, value in one.model_dump(mode="json", exclude_none=True).items() if value}
+
+
+def _evidence(one: EvidenceOf) -> Json:
+    row = {key: value for key, value in one.model_dump(exclude_none=True).items() if value}
+    return row | {"url": one.url or url_of(one.ref)}
+
+
+def url_of(ref: str) -> str | None:
+    """Where a reference such as ``flashinfer#2045`` or ``owner/name:path`` can be read, or ``None``."""
+    if ref.startswith(("https://", "http://")):
+        return ref
+    issue = re.fullmatch(r"([\w.-]+/)?([\w.-]+)#(\d+)", ref)
+    if issue and (repository := _repository(issue[1], issue[2])):
+        return f"https://github.com/{repository}/issues/{issue[3]}"
+    file = re.fullmatch(r"([\w.-]+/)?([\w.-]+):(\S+)", ref)
+    if file and (repository := _repository(file[1], file[2])):
+        return f"https://github.com/{repository}/blob/HEAD/{file[3]}"
+    return None
+
+
+def _repository(owner: str | None, name: str) -> str | None:
+    return f"{owner}{name}" if owner else _REPOSITORIES.get(name.lower())

@@ -1,0 +1,138 @@
+"""The reviewed knowledge in compiled form: every record as plain JSON, cached per user.
+
+Owns where records ship, how they are compiled, and the cache. Reading the cache needs the standard library
+only;
+pydantic and markdown-it are loaded when something changed. A stale or broken cache is rebuilt, an unwritable
+one is done without. Must not judge records: one that cannot be read is left out and told as a problem.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kb.errors import KbctlError
+
+Json = dict[str, Any]
+FORM = 3  # raised when the compiled form changes
+
+_HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """Compiled records in order of id, private ones after (and instead of) shipped ones of the same id.
+
+    ``problems`` are sentences about records that could not be read; ``stamp`` changes with any source.
+    """
+
+    records: tuple[Json, ...]
+    stamp: str
+    problems: tuple[str, ...] = ()
+
+
+def shipped_folder() -> Path:
+    """The records that ship: beside the package in a checkout, inside it in a wheel."""
+    beside = _HERE.parent / "records"
+    return beside if (beside / "symptoms.toml").exists() or any(beside.glob("*.md")) else _HERE / "_records"
+
+
+def cache_folder() -> Path:
+    """The per-user cache folder of this program (``KBCTL_CACHE`` moves it); it need not exist."""
+    if named := os.environ.get("KBCTL_CACHE"):
+        return Path(named)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "kbctl"
+    base = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "kbctl"
+
+
+def load(private: Iterable[Path] = ()) -> Knowledge:
+    """The shipped records, overlaid by private folders in the order given (the later one wins an id).
+
+    Raises KbctlError for a private folder that does not exist.
+    """
+    parts = [_folder(shipped_folder(), shipped=True)]
+    for folder in private:
+        if not folder.is_dir():
+            raise KbctlError(
+                "no such folder of records", where=str(folder), tip="--records takes a folder of *.md files"
+            )
+        parts.append(_folder(folder, shipped=False))
+    merged: dict[str, Json] = {}
+    for part in parts:
+        merged.update({record["id"]: record for record in part["records"]})
+    stamp = hashlib.blake2b("".join(part["stamp"] for part in parts).encode(), digest_size=8).hexdigest()
+    problems = tuple(problem for part in parts for problem in part["problems"])
+    return Knowledge(tuple(merged.values()), stamp, problems)
+
+
+def _folder(folder: Path, *, shipped: bool) -> Json:
+    """One folder's compiled records: from the cache when its stamp still fits, else compiled and cached."""
+    stamp = _stamp(folder)
+    name = hashlib.blake2b(str(folder.resolve()).encode(), digest_size=8).hexdigest()
+    cached = cache_folder() / f"records-{name}.json"
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        part: Json = json.loads(cached.read_bytes())
+        if part["stamp"] == stamp and part["form"] == FORM:
+            return part
+    part = compile_folder(folder, shipped=shipped) | {"stamp": stamp, "form": FORM}
+    with suppress(OSError):
+        _replace(cached, json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode())
+    return part
+
+
+def _stamp(folder: Path) -> str:
+    """A hash of the names, sizes and times of a folder's records, and of the code that compiles them."""
+    rows = []
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".md"):
+                status = entry.stat()
+                rows.append(f"{entry.name}\0{status.st_size}\0{status.st_mtime_ns}")
+    code = [str((_HERE / name).stat().st_mtime_ns) for name in ("records.py", "compiled.py")]
+    return hashlib.blake2b("\n".join([*sorted(rows), *code]).encode(), digest_size=12).hexdigest()
+
+
+def compile_folder(folder: Path, *, shipped: bool) -> Json:
+    """Read and compile every record of a folder: ``{"records": [...], "problems": [...]}``."""
+    from kb.compiled import compiled  # noqa: PLC0415 - pydantic and markdown-it only when something changed
+    from kb.records import RecordError, read_folder  # noqa: PLC0415
+
+    records, problems = [], []
+    for record in read_folder(folder):
+        if isinstance(record, RecordError):
+            problems.append(f"{record.where}: {record.what}")
+        else:
+            records.append(compiled(record, shipped=shipped))
+    return {"records": records, "problems": problems}
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the old or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(name).replace(path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def prose_of(record: Mapping[str, Any]) -> str:
+    """The text for people below a compiled record's TOML block; empty when the file is gone."""
+    with suppress(OSError, UnicodeDecodeError):
+        text = Path(record["path"]).read_text(encoding="utf-8")
+        _, _, rest = text.partition("```toml")
+        return rest.partition("\n```")[2].strip()
+    return ""
