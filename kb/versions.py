@@ -1,7 +1,7 @@
 """Versions and the line they stand on: order per scheme, ranges, and the introduced/fixed timeline.
 
 Owns comparison. Must not know which release pins what (``kb.vocab.options``). What cannot be ordered (a
-branch, a commit, an image tag, a nightly of the very release in question) is unknown, never smaller or larger.
+branch, a commit, an image tag, a nightly of the release in question) is unknown, never smaller or larger.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def state(
     ``version``: a version, or a span ``(low, high)`` when it is only known to lie between two (ends included,
     ``None`` is open), or ``None``. Each range maps ``introduced`` ("0": since ever, the default),
     ``introduced_between`` (a, b: not at a, certainly at b), ``fixed``, ``fixed_between`` (a, b: still at a,
-    fixed at b), ``last_affected`` (the last one affected), ``last_seen`` (seen up to here, later ones unknown),
+    fixed at b), ``last_affected`` (the last one affected), ``last_seen`` (seen up to here, later unknown),
     ``limit`` (nothing is said from here on: not affected) and ``reintroduced``; an event may also be a list.
     Several ranges are alternatives. No range at all means that every version is affected.
     """

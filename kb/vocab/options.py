@@ -1,0 +1,309 @@
+"""What each catalogued release of an engine accepts: flags, values, environment names, pinned dependencies.
+
+Owns the reading of ``catalogs/<engine>-<version>.json``; one release is loaded at a time. Must not know
+what a
+flag means for kernels (``kb.vocab.engines``). A release that was not read is answered from its two
+neighbours:
+only what both agree on is certain.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kb import versions
+
+_FOLDER = Path(__file__).with_name("catalogs")
+_EXACT = re.compile(r"==\s*([^,*]+)\Z")
+_LOWEST = re.compile(r"(?:>=|~=)\s*([^,]+)")
+_HIGHEST = re.compile(r"<=?\s*([^,=]+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One flag of one release. ``dest`` is the name in the engine's own argument dump.
+
+    ``type`` as the engine's source spells it (``bool`` for switches); ``choices`` empty when free; ``open``
+    when
+    choices are only known values; ``yaml`` for keys of a configuration file; ``negations`` turn the switch
+    off.
+    """
+
+    flag: str
+    dest: str
+    aliases: tuple[str, ...] = ()
+    type: str | None = None
+    default: Any = None
+    choices: tuple[Any, ...] = ()
+    open: bool = False
+    required: bool = False
+    deprecated: bool = False
+    replacement: str | None = None
+    action: str | None = None
+    nargs: str | None = None
+    negations: tuple[str, ...] = ()
+    config: str | None = None
+    role: str | None = None
+    about: str | None = None
+    yaml: bool = False
+    hint: str | None = None
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether the flag stands alone, without a value."""
+        return self.type == "bool" and self.action not in _ACTIONS_WITH_VALUE and not self.yaml
+
+
+_ACTIONS_WITH_VALUE = ("DeprecatedAliasStoreAction", "LoRAPathAction")
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """One release's flags, by every spelling and by ``dest``; environment names; nested configuration
+    fields."""
+
+    engine: str
+    version: str
+    options: tuple[Option, ...]
+    by_flag: Mapping[str, Option]
+    by_dest: Mapping[str, Option]
+    environment: frozenset[str]
+    fields: Mapping[str, Mapping[str, tuple[Any, ...] | None]]
+    pins: Mapping[str, str]
+    source: str
+
+    def find(self, key: str) -> Option | None:
+        """The option of a flag (any alias, underscores for hyphens, unique abbreviation) or of a dest."""
+        if key in self.by_flag:
+            return self.by_flag[key]
+        if not key.startswith("-"):
+            return self.by_dest.get(key.replace("-", "_"), self.by_dest.get(key))
+        name = normal_flag(key)
+        return self.by_flag.get(name) or self._abbreviated(name)
+
+    def _abbreviated(self, name: str) -> Option | None:
+        if not name.startswith("--") or self.engine not in _ENGINES_WITH_ABBREVIATIONS:
+            return None
+        found = {option.flag: option for flag, option in self.by_flag.items() if flag.startswith(name)}
+        dests = {option.dest for option in found.values()}
+        return next(iter(found.values())) if len(dests) == 1 else None
+
+
+_ENGINES_WITH_ABBREVIATIONS = ("sglang", "vllm")
+
+
+def normal_flag(flag: str) -> str:
+    """A long flag with hyphens for underscores and without its value; nested keys keep their names."""
+    name = flag.partition("=")[0]
+    if not name.startswith("--"):
+        return name
+    head, dot, rest = name.partition(".")
+    return head.replace("_", "-") + dot + rest
+
+
+def releases(engine: str) -> tuple[str, ...]:
+    """Catalogued releases of an engine, oldest first; empty for an engine without a catalog."""
+    return _releases().get(engine, ())
+
+
+def newest(engine: str) -> str | None:
+    """The newest catalogued release, or ``None``."""
+    known = releases(engine)
+    return known[-1] if known else None
+
+
+def between(engine: str, version: str | None) -> tuple[str | None, str | None]:
+    """The catalogued neighbours of a version: equal when it is catalogued itself, ``None`` where there is
+    none.
+
+    A version that cannot be ordered has neither neighbour.
+    """
+    key = versions.version_key(version) if version else None
+    if key is None:
+        exact = version if version in releases(engine) else None
+        return exact, exact
+    lower = upper = None
+    for one in releases(engine):
+        here = versions.version_key(one)
+        if here is None:
+            continue
+        if here <= key:
+            lower = one
+        if here >= key and upper is None:
+            upper = one
+    return lower, upper
+
+
+def neighbours(engine: str, version: str | None) -> tuple[str, ...]:
+    """The releases that answer for a version: itself, or both neighbours, or the newest when none is
+    named."""
+    if version is None:
+        return tuple(filter(None, [newest(engine)]))
+    return tuple(dict.fromkeys(one for one in between(engine, version) if one))
+
+
+def reference(engine: str, version: str | None) -> Catalog | None:
+    """The catalog to read a command by: the newest neighbour of the version, else the newest release."""
+    known = neighbours(engine, version) or releases(engine)
+    return catalog(engine, known[-1]) if known else None
+
+
+@cache
+def catalog(engine: str, version: str) -> Catalog:
+    """The catalog of one catalogued release. Raises ``KeyError`` for any other."""
+    if version not in releases(engine):
+        raise KeyError(f"{engine} {version} is not catalogued")
+    return _catalog(json.loads((_FOLDER / f"{engine}-{version}.json").read_text(encoding="utf-8")))
+
+
+def option(engine: str, version: str | None, key: str) -> Option | None:
+    """The option behind a flag or a dest in a release (the newest for ``None``), or in one of its
+    neighbours."""
+    for release in reversed(neighbours(engine, version)):
+        found = catalog(engine, release).find(key)
+        if found:
+            return found
+    return None
+
+
+def pinned(engine: str, version: str | None) -> dict[str, str]:
+    """Dependencies a release pins exactly, by canonical component name (flashinfer, sgl-kernel, torch …).
+
+    For a release between two catalogued ones: only what both pin alike.
+    """
+    return {name: low for name, (low, high) in pinned_spans(engine, version).items() if low and low == high}
+
+
+def pinned_spans(engine: str, version: str | None) -> dict[str, versions.Span]:
+    """The span (lowest, highest) in which each dependency of a release must lie; ``None`` is an open end."""
+    lower, upper = between(engine, version or newest(engine))
+    if lower is None or upper is None:
+        return {}
+    first, second = catalog(engine, lower).pins, catalog(engine, upper).pins
+    spans = {name: (_span(first[name])[0], _span(second[name])[1]) for name in first if name in second}
+    return {name: span for name, span in spans.items() if span != (None, None)}
+
+
+def unknown_flags(
+    engine: str, version: str | None, flags: Iterable[str]
+) -> list[tuple[str, str | None, str | None]]:
+    """Of these flags, those that the release does not have: (flag, release that has it or None, nearest
+    flag).
+
+    A version between two catalogued ones is given the benefit of the doubt: a flag of either is known.
+    """
+    asked = neighbours(engine, version)
+    if not asked:
+        return []
+    missing = [flag for flag in flags if not any(_accepts(engine, one, flag) for one in asked)]
+    return [(flag, _release_with(engine, flag), _nearest_flag(engine, asked[-1], flag)) for flag in missing]
+
+
+def unknown_values(
+    engine: str, version: str | None, settings: Mapping[str, Any]
+) -> list[tuple[str, Any, tuple[Any, ...]]]:
+    """Settings (by dest) whose value no asked release offers: (dest, value, values of the newest asked)."""
+    found = []
+    for dest, value in settings.items():
+        options = [catalog(engine, one).find(dest) for one in neighbours(engine, version)]
+        closed = [one for one in options if one and one.choices and not one.open]
+        if closed and len(closed) == len(options) and not any(_offers(one, value) for one in closed):
+            found.append((dest, value, closed[-1].choices))
+    return found
+
+
+def _offers(option: Option, value: Any) -> bool:
+    spoken = [str(one).lower() for one in option.choices]
+    values = value if isinstance(value, list | tuple) else [value]
+    return all(one is None or str(one).lower() in spoken for one in values)
+
+
+def _accepts(engine: str, release: str, flag: str) -> bool:
+    loaded = catalog(engine, release)
+    name = normal_flag(flag)
+    if loaded.find(name):
+        return True
+    head, dot, rest = name.partition(".")
+    if dot:
+        return loaded.find(head) is not None or loaded.find(f"{head}.{rest}") is not None
+    if name.startswith("--no-"):
+        positive = loaded.find("--" + name[5:])
+        return positive is not None and (engine == "vllm" or "BooleanOptional" in (positive.action or ""))
+    return False
+
+
+def _release_with(engine: str, flag: str) -> str | None:
+    return next((one for one in reversed(releases(engine)) if _accepts(engine, one, flag)), None)
+
+
+def _nearest_flag(engine: str, release: str, flag: str) -> str | None:
+    import difflib  # noqa: PLC0415 - only needed after a miss
+
+    found = difflib.get_close_matches(normal_flag(flag), catalog(engine, release).by_flag, n=1, cutoff=0.75)
+    return found[0] if found else None
+
+
+def _span(specifier: str) -> versions.Span:
+    exact = _EXACT.match(specifier)
+    if exact:
+        return exact[1], exact[1]
+    low, high = _LOWEST.search(specifier), _HIGHEST.search(specifier)
+    return (low[1] if low else None), (high[1] if high else None)
+
+
+@cache
+def _releases() -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for path in _FOLDER.glob("*.json"):
+        engine, version = re.match(r"(tensorrt-llm|[a-z.]+)-(.+)", path.stem).groups()  # type: ignore[union-attr]
+        found.setdefault(engine, []).append(version)
+    return {engine: tuple(sorted(known, key=_order)) for engine, known in found.items()}
+
+
+def _order(version: str) -> tuple[bool, Any]:
+    key = versions.version_key(version)
+    return (key is not None, key or version)
+
+
+def _catalog(raw: dict[str, Any]) -> Catalog:
+    options = tuple(_option(row) for row in raw["flags"])
+    by_flag: dict[str, Option] = {}
+    by_dest: dict[str, Option] = {}
+    for one in options:
+        for name in (one.flag, *one.aliases, *one.negations):
+            by_flag.setdefault(name, one)
+            by_flag.setdefault(normal_flag(name), one)
+        if one.dest not in by_dest or by_dest[one.dest].deprecated:
+            by_dest[one.dest] = one
+    fields = {
+        name: {key: _tuple(value) for key, value in rows.items()}
+        for name, rows in raw.get("fields", {}).items()
+    }
+    return Catalog(
+        engine=raw["engine"],
+        version=raw["version"],
+        options=options,
+        by_flag=by_flag,
+        by_dest=by_dest,
+        environment=frozenset(raw["env"]),
+        fields=fields,
+        pins=raw["pinned"],
+        source=raw["source"],
+    )
+
+
+def _option(row: dict[str, Any]) -> Option:
+    fields: dict[str, Any] = {key: row[key] for key in Option.__dataclass_fields__ if key in row}
+    for key in ("aliases", "choices", "negations"):
+        fields[key] = tuple(fields.get(key, ()))
+    return Option(**fields)
+
+
+def _tuple(value: list[Any] | None) -> tuple[Any, ...] | None:
+    return None if value is None else tuple(value)
