@@ -1,0 +1,226 @@
+"""Assembled runs: written site by site, read back whole.
+
+Owns the tables derived from readings; all of them can be made again. Must not decide what belongs to a run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kb.errors import KbctlError
+from kb.model import Experiment
+from kb.store.claims import claims_by_target
+from kb.store.database import Store
+from kb.wire import experiment_from_wire, experiment_to_wire
+
+DERIVED = ("run", "run_source", "measurement", "trace", "evidence_line", "probe")
+ID_CHARACTERS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembled:
+    """A run as assembly hands it over.
+
+    ``anchor`` is the identity of what it starts from and ``ordinal`` which start in it; ``site`` the folder
+    it was assembled in; ``attached`` every source of it: (identity, path, how it was joined, 0..1);
+    ``probes`` what its correctness probes answered, as JSON values.
+    """
+
+    anchor: str
+    ordinal: int
+    site: str
+    experiment: Experiment
+    attached: tuple[tuple[str, str, str, float], ...] = ()
+    probes: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A run as the store tells it: the experiment, and what the user said of it since."""
+
+    experiment: Experiment
+    invalid: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def put_runs(store: Store, folders: Iterable[str], runs: Sequence[Assembled]) -> None:
+    """Put these runs in place of all that were assembled in the folders; the folders wait no longer."""
+    places = list(dict.fromkeys(folders))
+    with store.transaction():
+        old = [run for (run,) in store.rows("SELECT run FROM run WHERE site IN (SELECT unnest(?))", [places])]
+        drop_runs(store, old)
+        for table, rows in _tables(runs).items():
+            store.load(table, rows)
+        store.delete("pending", "folder", places)
+
+
+def drop_runs(store: Store, runs: Sequence[str]) -> None:
+    """Delete everything derived about the runs, inside the caller's transaction."""
+    for table in DERIVED:
+        store.delete(table, "run", runs)
+
+
+def runs_joined_from(store: Store, folders: Iterable[str]) -> dict[str, set[str]]:
+    """site -> the given folders whose sources its stored runs hold."""
+    sql = (
+        "SELECT DISTINCT run.site, source.folder FROM run_source JOIN run USING (run) "
+        "JOIN source USING (identity) WHERE source.folder IN (SELECT unnest(?))"
+    )
+    found: dict[str, set[str]] = {}
+    for site, folder in store.rows(sql, [list(folders)]):
+        found.setdefault(site, set()).add(folder)
+    return found
+
+
+def kept_runs(store: Store, where: str = "true", parameters: Sequence[Any] = ()) -> Iterator[Kept]:
+    """Runs that satisfy a condition on the table ``run`` (trusted SQL), oldest first."""
+    claims = claims_by_target(store, ("invalidate", "restore", "note"))
+    sql = f"SELECT run, experiment FROM run WHERE {where} ORDER BY started NULLS LAST, site, run"  # noqa: S608
+    for run, text in store.rows(sql, parameters):
+        said = claims.get(run, [])
+        standing = [one for one in said if one.kind != "note"][-1:]
+        invalid = next(
+            (one.reason or "no reason given" for one in standing if one.kind == "invalidate"), None
+        )
+        notes = tuple(one.value for one in said if one.kind == "note")
+        yield Kept(experiment=experiment_from_wire(json.loads(text)), invalid=invalid, notes=notes)
+
+
+def find_run(store: Store, text: str) -> str:
+    """The id of the one run that ``text`` (an id, or the start of one) names; an error otherwise."""
+    prefix = text if text.startswith("run:") else f"run:{text}"
+    found = [
+        run for (run,) in store.rows("SELECT run FROM run WHERE starts_with(run, ?) ORDER BY run", [prefix])
+    ]
+    if not found:
+        raise KbctlError("no run of this id", where=text, tip="kbctl runs lists them")
+    if len(found) > 1:
+        raise KbctlError(f"{len(found)} runs start so", where=text, tip=f"for example {', '.join(found[:3])}")
+    return str(found[0])
+
+
+def lines_of(store: Store, run: str) -> list[dict[str, Any]]:
+    """The kept evidence lines of a run: role, path, line, text, meaning."""
+    sql = "SELECT role, path, line, text, meaning FROM evidence_line WHERE run = ? ORDER BY ordinal"
+    return store.records(sql, [run])
+
+
+def _tables(runs: Sequence[Assembled]) -> dict[str, list[dict[str, Any]]]:
+    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in DERIVED}
+    for one in runs:
+        tables["run"].append(_run_row(one))
+        tables["run_source"] += _source_rows(one)
+        tables["measurement"] += _measurement_rows(one.experiment)
+        tables["trace"] += _trace_rows(one.experiment)
+        tables["evidence_line"] += _line_rows(one.experiment)
+        tables["probe"] += _probe_rows(one)
+    return tables
+
+
+def _run_row(one: Assembled) -> dict[str, Any]:
+    wire = experiment_to_wire(one.experiment)
+    plain = ("run", "engine", "engine_version", "model", "model_id", "family", "quantization", "gpu", "arch")
+    ending = ("gpu_count", "stage", "effect", "blame", "started", "ended")
+    return {
+        **{name: wire[name] for name in plain + ending},
+        "anchor": one.anchor,
+        "ordinal": one.ordinal,
+        "site": one.site,
+        "signature": (wire["failure"] or {}).get("class"),
+        "experiment": compact(wire),
+    }
+
+
+def _source_rows(one: Assembled) -> list[dict[str, Any]]:
+    names = ("identity", "path", "how", "confidence")
+    return [{"run": one.experiment.run, **dict(zip(names, row, strict=True))} for row in one.attached]
+
+
+def _measurement_rows(experiment: Experiment) -> list[dict[str, Any]]:
+    return [
+        {
+            "run": experiment.run,
+            "ordinal": ordinal,
+            "client": one.client,
+            "path": one.path,
+            "line": one.line,
+            "workload": compact(dict(one.workload)),
+            "metrics": compact(dict(one.metrics)),
+            **_numbers(one.workload, "input_len", "output_len", "concurrency", "request_rate"),
+            **_numbers(one.metrics, "output_tok_s", "total_tok_s", "completed", "failed"),
+            "ttft_ms": _number(one.metrics.get("ttft_ms_mean")),
+            "tpot_ms": _number(one.metrics.get("tpot_ms_mean")),
+        }
+        for ordinal, one in enumerate(experiment.measurements)
+    ]
+
+
+def _trace_rows(experiment: Experiment) -> list[dict[str, Any]]:
+    telemetry = experiment.telemetry
+    if telemetry is None:
+        return []
+    return [
+        {
+            "run": experiment.run,
+            "gpu": gpu.index,
+            "name": gpu.name,
+            "samples": gpu.samples,
+            **{
+                name: _number(gpu.metrics.get(name, {}).get("mean"))
+                for name in ("utilization_pct", "power_w", "sm_clock_mhz")
+            },
+            "memory_used_mib": _number(gpu.metrics.get("memory_used_mib", {}).get("max")),
+            "conditions": " ".join(c.name for c in telemetry.conditions if c.gpu in (None, gpu.index)),
+            "figures": compact({name: dict(figures) for name, figures in gpu.metrics.items()}),
+        }
+        for gpu in telemetry.gpus
+    ]
+
+
+def _line_rows(experiment: Experiment) -> list[dict[str, Any]]:
+    failure = experiment.outcome.failure
+    found: list[tuple[str, str | None, int | None, str, str]] = []
+    if failure is not None:
+        found.append(("cause", failure.path, failure.line, failure.text, failure.cause))
+    found += [("warning", one.path, one.line, one.text, one.meaning) for one in experiment.outcome.warnings]
+    names = ("role", "path", "line", "text", "meaning")
+    return [
+        {"run": experiment.run, "ordinal": ordinal, **dict(zip(names, row, strict=True))}
+        for ordinal, row in enumerate(found)
+    ]
+
+
+def _probe_rows(one: Assembled) -> list[dict[str, Any]]:
+    return [
+        {"run": one.experiment.run, "ordinal": ordinal, "probe": compact(dict(probe))}
+        for ordinal, probe in enumerate(one.probes)
+    ]
+
+
+def _numbers(values: Mapping[str, Any], *names: str) -> dict[str, float | None]:
+    return {name: _number(values.get(name)) for name in names}
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < float("inf") else None
+
+
+def compact(value: Any) -> str:
+    """JSON text without blanks; what JSON cannot say (NaN, infinities) becomes null."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value

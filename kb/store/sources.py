@@ -1,0 +1,136 @@
+"""What was read: sources, their readings, and the folders that still await assembly.
+
+Owns replacing a source's earlier reading as a whole. Must not know what a reading means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kb.store.claims import Claim, add_claims
+from kb.store.database import Store, now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """One source as it goes into the store.
+
+    ``identity`` is the keyed hash of path and head, ``source`` the BLAKE2b of the bytes, ``reading`` its JSON
+    (empty where there is nothing to keep), ``part`` what assembly uses it for, ``size`` in bytes.
+    """
+
+    identity: str
+    source: str
+    path: str
+    folder: str
+    name: str
+    size: int
+    format: str
+    kind: str
+    parser_version: int
+    status: str
+    reason: str | None
+    part: str
+    same_as: str | None
+    reading: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What the store holds about a path: enough to tell a new file from a grown and from an unchanged one."""
+
+    identity: str
+    source: str
+    size: int
+    name: str
+    kind: str
+    parser_version: int
+    status: str
+
+
+def known_sources(store: Store) -> dict[str, Known]:
+    """The newest source of every path."""
+    columns = "path, identity, source, size, name, kind, parser_version, status"
+    found = store.records(f"SELECT {columns} FROM source ORDER BY read_at, identity")  # noqa: S608
+    return {one["path"]: Known(**{k: v for k, v in one.items() if k != "path"}) for one in found}
+
+
+def put_sources(store: Store, taken: Sequence[Taken], claims: Iterable[Claim] = ()) -> None:
+    """Store sources whole, in one transaction, in place of their earlier readings; their folders wait."""
+    with store.transaction():
+        identities = [one.identity for one in taken]
+        store.delete("source", "identity", identities)
+        store.delete("reading", "identity", identities)
+        store.load("source", (_source_row(one) for one in taken))
+        store.load("reading", (_reading_row(one) for one in taken if one.reading))
+        add_claims(store, claims)
+        mark_pending(store, (one.folder for one in taken if one.reading))
+
+
+def mark_pending(store: Store, folders: Iterable[str]) -> None:
+    """Say that the runs of these folders must be assembled again."""
+    store.load("pending", [{"folder": one} for one in dict.fromkeys(folders)], unless=["folder"])
+
+
+def pending_folders(store: Store) -> list[str]:
+    """Folders with sources that await assembly."""
+    return [folder for (folder,) in store.rows("SELECT DISTINCT folder FROM pending ORDER BY folder")]
+
+
+def folder_parts(store: Store) -> dict[str, set[str]]:
+    """folder -> the parts that its sources play in assembly (those with a reading only)."""
+    sql = (
+        "SELECT DISTINCT folder, part FROM source WHERE same_as IS NULL "
+        "AND identity IN (SELECT identity FROM reading) ORDER BY folder, part"
+    )
+    found: dict[str, set[str]] = {}
+    for folder, part in store.rows(sql):
+        found.setdefault(folder, set()).add(part)
+    return found
+
+
+def readings_of(store: Store, folders: Iterable[str]) -> list[dict[str, Any]]:
+    """identity, path, folder and reading (JSON text) of the sources in the folders, by path."""
+    sql = (
+        "SELECT source.identity, source.path, source.folder, reading.reading FROM source "
+        "JOIN reading USING (identity) WHERE source.folder IN (SELECT unnest(?)) AND source.same_as IS NULL "
+        "ORDER BY source.path, source.identity"
+    )
+    return store.records(sql, [list(dict.fromkeys(folders))])
+
+
+def first_of_bytes(store: Store) -> dict[tuple[str, str], str]:
+    """(source hash, file name) -> identity of the first source with those bytes."""
+    sql = "SELECT source, name, identity FROM source WHERE same_as IS NULL ORDER BY path DESC"
+    return {(source, name): identity for source, name, identity in store.rows(sql)}
+
+
+def sources_for_rebuild(store: Store) -> list[dict[str, Any]]:
+    """path, format, parser_version and identity of every source that was not forgotten."""
+    columns = "path, format, parser_version, identity, status"
+    return store.records(f"SELECT {columns} FROM source WHERE status <> 'forgotten' ORDER BY path")  # noqa: S608
+
+
+def _source_row(one: Taken) -> dict[str, Any]:
+    names = (
+        "identity",
+        "source",
+        "path",
+        "folder",
+        "name",
+        "size",
+        "format",
+        "kind",
+        "parser_version",
+        "status",
+        "reason",
+        "part",
+        "same_as",
+    )
+    return {**{name: getattr(one, name) for name in names}, "read_at": now()}
+
+
+def _reading_row(one: Taken) -> dict[str, Any]:
+    return {"identity": one.identity, "source": one.source, "reading": one.reading}
