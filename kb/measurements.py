@@ -14,7 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-_PACKAGE = Path(__file__).resolve().parent
+from kb.knowledge import shipped_folder
+
 ENGINES = {"trtllm": "tensorrt-llm"}
 GPUS = {
     # the table's label -> product name of the catalog
@@ -87,8 +88,7 @@ class ServingPoint:
 
 def folder() -> Path:
     """The folder of measurement files, in a wheel or in a checkout."""
-    shipped = _PACKAGE / "_records" / "measurements"
-    return shipped if shipped.is_dir() else _PACKAGE.parent / "records" / "measurements"
+    return shipped_folder() / "measurements"
 
 
 def serving(models: Iterable[str] | None = None) -> Iterator[ServingPoint]:

@@ -7,8 +7,10 @@ identity of a context (no GPU name, no model name, no date of measurement).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kb import versions
 from kb.vocab.gpus import Gpu, arch_number
 from kb.vocab.models import ModelEntry
 from recommend.physics import Layout, Load, estimate, expert_params_b
@@ -30,6 +32,14 @@ class Situation:
     engine: str
     release: float | None = None
     speculation: bool = False
+
+
+def position(version: str | None, releases: Sequence[str]) -> float | None:
+    """Where a release lies among the known, 0 (oldest) to 1 (newest); ``None`` where that is unclear."""
+    if not version or not releases or versions.version_key(version) is None:
+        return None
+    older = sum((versions.compare(one, version) or 0) <= 0 for one in releases)
+    return min(max((older - 1) / max(len(releases) - 1, 1), 0.0), 1.0)
 
 
 def features(situation: Situation) -> dict[str, float] | None:

@@ -1,0 +1,261 @@
+"""Train the regression that corrects the physics, and compare the forms it could take.
+
+Owns everything that needs scikit-learn; the result is plain JSON that ``score`` reads. Several forms are held
+against each other by leaving whole (GPU, model shape) groups out; intervals are conformal, per novelty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+from sklearn.linear_model import Ridge
+
+from recommend.samples import Sample
+from recommend.score import METRICS, NOVELTY
+
+Array = NDArray[np.float64]
+Model = dict[str, Any]
+LEVEL = 0.9
+MIX = {"linear": 0.5, "trees": 0.5}
+UNIT_LOG = {"output_tok_s": 0.0, "ttft_ms": math.log(1000), "tpot_ms": math.log(1000)}
+
+
+class Linear:
+    """Ridge on standardised features, held within three deviations (the form ``score.linear`` reads)."""
+
+    def __init__(self, alpha: float = 300.0) -> None:
+        self.alpha = alpha
+
+    def fit(self, x: Array, y: Array) -> Linear:
+        """Learn coefficients of ``x`` (samples × features) for ``y`` (log residuals)."""
+        self.mean, self.scale = x.mean(axis=0), x.std(axis=0)
+        self.scale[self.scale < 1e-9] = 1.0
+        self.ridge = Ridge(self.alpha).fit(self._standard(x), y)
+        return self
+
+    def predict(self, x: Array) -> Array:
+        """Log residuals."""
+        return np.asarray(self.ridge.predict(self._standard(x)))
+
+    def _standard(self, x: Array) -> Array:
+        return np.clip((x - self.mean) / self.scale, -3.0, 3.0)
+
+    def export(self) -> Model:
+        """The numbers that ``score.linear`` needs."""
+        return {
+            "intercept": _short(self.ridge.intercept_),
+            "coef": _list(self.ridge.coef_),
+            "mean": _list(self.mean),
+            "scale": _list(self.scale),
+        }
+
+
+class Trees:
+    """Gradient-boosted trees (the form ``score.trees`` reads)."""
+
+    def __init__(self, rounds: int = 90) -> None:
+        self.model = HistGradientBoostingRegressor(
+            max_iter=rounds, learning_rate=0.08, max_leaf_nodes=12, min_samples_leaf=20, random_state=0
+        )
+
+    def fit(self, x: Array, y: Array) -> Trees:
+        """Learn trees of ``x`` (samples × features) for ``y`` (log residuals)."""
+        self.model.fit(x, y)
+        return self
+
+    def predict(self, x: Array) -> Array:
+        """Log residuals."""
+        return np.asarray(self.model.predict(x))
+
+    def export(self) -> Model:
+        """Each tree as parallel arrays: feature (-1 for a leaf), threshold, left, right, value."""
+        grown = [_tree(stage[0].nodes) for stage in self.model._predictors]
+        return {"base": _short(float(self.model._baseline_prediction.item())), "trees": grown}
+
+
+def _tree(nodes: Any) -> list[list[float]]:
+    leaf = nodes["is_leaf"].astype(bool)
+    return [
+        [
+            -1 if is_leaf else int(feature)
+            for feature, is_leaf in zip(nodes["feature_idx"], leaf, strict=True)
+        ],
+        _list(np.where(leaf, 0.0, nodes["num_threshold"]), 7),
+        [int(one) for one in nodes["left"]],
+        [int(one) for one in nodes["right"]],
+        _list(nodes["value"]),
+    ]
+
+
+def _short(value: float, digits: int = 5) -> float:
+    return float(f"{value:.{digits}g}")
+
+
+def _list(values: Any, digits: int = 5) -> list[float]:
+    return [_short(float(value), digits) for value in values]
+
+
+class Mixed:
+    """The weighted mean of the forms in ``MIX``: what ships."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, Linear | Trees] = {"linear": Linear(), "trees": Trees()}
+
+    def fit(self, x: Array, y: Array) -> Mixed:
+        """Fit every part on the same samples."""
+        for part in self.parts.values():
+            part.fit(x, y)
+        return self
+
+    def predict(self, x: Array) -> Array:
+        """Weighted log residuals."""
+        return np.asarray(sum(MIX[name] * part.predict(x) for name, part in self.parts.items()))
+
+    def export(self) -> Model:
+        """The parts and their weights."""
+        return {"mix": dict(MIX), **{name: part.export() for name, part in self.parts.items()}}
+
+
+class Nothing:
+    """Physics alone, shifted by its mean error: the form to beat."""
+
+    def fit(self, x: Array, y: Array) -> Nothing:  # noqa: ARG002 - the forms share one shape
+        """Remember the mean residual."""
+        self.shift = float(np.mean(y))
+        return self
+
+    def predict(self, x: Array) -> Array:
+        """The same residual everywhere."""
+        return np.full(len(x), self.shift)
+
+
+class Forest:
+    """Extra trees on the residual."""
+
+    def __init__(self) -> None:
+        self.model = ExtraTreesRegressor(60, min_samples_leaf=3, max_features=0.4, random_state=0)
+
+    def fit(self, x: Array, y: Array) -> Forest:
+        """Grow the forest."""
+        self.model.fit(x, y)
+        return self
+
+    def predict(self, x: Array) -> Array:
+        """Log residuals."""
+        return np.asarray(self.model.predict(x))
+
+
+FORMS: dict[str, Callable[[], Any]] = {
+    "physics": Nothing,
+    "physics + ridge": Linear,
+    "physics + boosted trees": Trees,
+    "physics + extra trees": Forest,
+    "physics + ridge and boosted trees": Mixed,
+}
+
+
+def matrix(samples: Sequence[Sample]) -> tuple[list[str], Array]:
+    """Feature names (sorted) and the samples × features matrix."""
+    names = sorted(samples[0].features)
+    return names, np.array([[sample.features[name] for name in names] for sample in samples])
+
+
+def target(samples: Sequence[Sample], metric: str) -> Array:
+    """Log of the measured metric over its physical estimate, per sample."""
+    feature, unit = METRICS[metric], UNIT_LOG[metric]
+    return np.array([math.log(one.metrics[metric]) - unit - one.features[feature] for one in samples])
+
+
+def train(samples: Sequence[Sample], releases: Mapping[str, Sequence[str]], stamp: str) -> Model:
+    """The whole model as JSON: one corrected physics per metric, with conformal half-widths per novelty.
+
+    Raises ``ValueError`` with fewer than 50 samples or fewer than 3 groups.
+    """
+    if len(samples) < 50 or len({sample.group for sample in samples}) < 3:
+        raise ValueError(
+            "fewer than 50 measured points in 3 (GPU, model) groups: nothing can be learned from them"
+        )
+    names, x = matrix(samples)
+    metrics = {}
+    for metric in METRICS:
+        y = target(samples, metric)
+        interval = half_widths(samples, x, y)
+        metrics[metric] = {
+            "names": names,
+            "unit_log": UNIT_LOG[metric],
+            "interval": interval,
+            **Mixed().fit(x, y).export(),
+        }
+    return {
+        "schema": "kbctl.model/1",
+        "level": LEVEL,
+        "samples": len(samples),
+        "made_from": stamp,
+        "releases": {engine: list(known) for engine, known in releases.items()},
+        "seen": sorted({sample.group for sample in samples}),
+        "metrics": metrics,
+    }
+
+
+def half_widths(samples: Sequence[Sample], x: Array, y: Array) -> dict[str, float]:
+    """Half-width in log units that held ``LEVEL`` of the left-out points, by what was left out with them."""
+    widths = {}
+    for novelty in NOVELTY:
+        by_group = [
+            np.abs(y[test] - Linear().fit(x[train_on], y[train_on]).predict(x[test]))
+            for test, train_on in folds(samples, novelty)
+        ]
+        widths[novelty] = _short(_conformal(by_group), 4)
+    # Seeing less never makes a forecast surer.
+    for harder in NOVELTY[1:]:
+        widths[harder] = max(widths[harder], widths["same"])
+    widths["new-both"] = max(widths.values())
+    return widths
+
+
+def _conformal(by_group: Sequence[Array]) -> float:
+    """The quantile over points in which every group weighs the same."""
+    errors = np.concatenate(by_group)
+    weights = np.concatenate([np.full(len(one), 1 / len(one)) for one in by_group])
+    order = np.argsort(errors)
+    cumulated = np.cumsum(weights[order]) / weights.sum()
+    return float(errors[order][min(int(np.searchsorted(cumulated, LEVEL)), len(errors) - 1)])
+
+
+def folds(samples: Sequence[Sample], novelty: str) -> Iterator[tuple[Array, Array]]:
+    """(test, train) masks: one per group left out, with what ``novelty`` says left out beside it."""
+    gpus = np.array([one.group[0] for one in samples])
+    shapes = np.array([one.group[1] for one in samples])
+    lengths = np.array([(one.load[0] // 7 + one.load[1] // 11) % 5 for one in samples])
+    for gpu, shape in sorted({one.group for one in samples}):
+        here = (gpus == gpu) & (shapes == shape)
+        if novelty == "same":
+            yield from (
+                ((here & (lengths == fold)), ~(here & (lengths == fold))) for fold in np.unique(lengths[here])
+            )
+            continue
+        train_on = ~here
+        if novelty in ("new-gpu", "new-both"):
+            train_on &= gpus != gpu
+        if novelty in ("new-model", "new-both"):
+            train_on &= shapes != shape
+        if train_on.any():
+            yield here, train_on
+
+
+def left_out(samples: Sequence[Sample], make: Callable[[], Any], metric: str = "output_tok_s") -> Array:
+    """Each sample's predicted log metric from a model that never saw its (GPU, model shape) group."""
+    _, x = matrix(samples)
+    y = target(samples, metric)
+    out = np.zeros(len(samples))
+    groups = np.array(["|".join(one.group) for one in samples])
+    for group in np.unique(groups):
+        test = groups == group
+        out[test] = make().fit(x[~test], y[~test]).predict(x[test])
+    physics = np.array([one.features[METRICS[metric]] for one in samples])
+    return out + physics + UNIT_LOG[metric]

@@ -1,0 +1,115 @@
+"""Measurements as the regression's samples: published points and own runs in one form.
+
+Owns what a published precision means in bits and which points are implausible. No files, no learning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kb.measurements import ServingPoint
+from kb.vocab.gpus import find_gpu
+from kb.vocab.models import ModelEntry, find_model, weight_bits
+from recommend.features import Situation, features, position
+from recommend.physics import Layout, Load
+
+# A point this far above the roofline (e^0.6) counts its requests in another way than it says.
+IMPLAUSIBLE = 0.6
+PRECISION_METHOD = {"fp8": "fp8", "fp4": "nvfp4", "int4": "w4a16", "bf16": "bf16", "": "bf16"}
+# Quantized checkpoints keep attention, embeddings and norms wider; the average over those that publish sizes.
+DENSE_BITS = {"nvfp4": 8.0, "mxfp4": 16.0, "fp8": 8.0, "w4a16": 16.0, "awq": 5.0, "gptq": 5.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One measured point with its features; ``group`` is (GPU, model shape), ``choice`` what was chosen."""
+
+    group: tuple[str, str]
+    load: tuple[int, int, int]
+    gpus: int
+    choice: tuple[str, ...]
+    features: Mapping[str, float]
+    metrics: Mapping[str, float]
+    date: str | None = None
+    n: int = 1
+
+
+def published(points: Iterable[ServingPoint], releases: Mapping[str, Sequence[str]]) -> Iterator[Sample]:
+    """Samples of aggregated serving points whose GPU count is known; implausible points are left out.
+
+    ``releases`` lists each engine's releases, oldest first.
+    """
+    for point in points:
+        situation = situation_of(point, releases) if point.mode == "agg" and point.gpus else None
+        named = features(situation) if situation else None
+        if situation is None or named is None:
+            continue
+        if math.log(point.output_tok_s) - named["log_physics_tok_s"] <= IMPLAUSIBLE:
+            yield _sample(point, situation, named)
+
+
+def situation_of(point: ServingPoint, releases: Mapping[str, Sequence[str]]) -> Situation | None:
+    """What a published point was measured on, or ``None`` where its GPU or model is not in the catalog."""
+    gpu, entry = find_gpu(point.gpu), find_model(point.model)
+    if gpu is None or entry is None:
+        return None
+    layout = layout_of(
+        entry,
+        PRECISION_METHOD.get(point.precision, point.precision),
+        tp=point.tp,
+        pp=point.pp,
+        dp=max(point.gpus // (point.tp * point.pp), 1),
+        ep=point.ep,
+    )
+    load = Load(input_len=point.input_len, output_len=point.output_len, concurrency=point.concurrency)
+    return Situation(
+        gpu=gpu,
+        entry=entry,
+        layout=layout,
+        load=load,
+        engine=point.engine,
+        release=position(point.version, releases.get(point.engine, ())),
+    )
+
+
+def layout_of(  # noqa: PLR0913 - five sizes and two widths make a layout
+    entry: ModelEntry,
+    method: str | None,
+    *,
+    tp: int = 1,
+    pp: int = 1,
+    dp: int = 1,
+    ep: int = 1,
+    kv_bytes: float = 2,
+) -> Layout:
+    """Parallel sizes and weight widths of a checkpoint under a quantization method (canonical word)."""
+    if entry.base_precision == "mxfp4" and method in (None, "nvfp4", "bf16"):
+        method = "mxfp4"
+    bits = float(weight_bits(method) or 16)
+    dense = DENSE_BITS.get(method or "", bits)
+    compute = {4.0: "fp4" if method == "nvfp4" else "bf16", 8.0: "fp8"}.get(bits, "bf16")
+    scaled = bits + 0.5 if bits == 4 else bits
+    return Layout(
+        tp=tp, pp=pp, dp=dp, ep=ep, expert_bits=scaled, dense_bits=dense, kv_bytes=kv_bytes, compute=compute
+    )
+
+
+def shape_of(entry: ModelEntry) -> str:
+    """What checkpoints that compute alike share: DeepSeek-R1, V3 and V3.1 are one shape."""
+    return f"{entry.architecture}-{entry.layers}x{entry.hidden}x{entry.experts or 1}"
+
+
+def _sample(point: ServingPoint, situation: Situation, named: Mapping[str, float]) -> Sample:
+    sizes = (point.tp, point.pp, situation.layout.dp, point.ep)
+    return Sample(
+        group=(point.gpu, shape_of(situation.entry)),
+        load=(point.input_len, point.output_len, point.concurrency),
+        gpus=point.gpus,
+        choice=(point.engine, point.precision, *map(str, sizes)),
+        features=named,
+        metrics={"output_tok_s": point.output_tok_s, "ttft_ms": point.ttft_ms, "tpot_ms": point.tpot_ms},
+        date=point.date,
+        n=point.n,
+    )

@@ -1,0 +1,117 @@
+"""Score a fitted model in plain Python: expected metrics, their intervals, and what each feature adds.
+
+Owns reading the numbers that ``fit`` wrote (a JSON object, schema ``kbctl.model/1``). Must not import numpy
+or scikit-learn: this runs in every ``recommend``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+METRICS = {
+    # metric -> the feature that holds the logarithm of its physical estimate
+    "output_tok_s": "log_physics_tok_s",
+    "ttft_ms": "log_physics_ttft",
+    "tpot_ms": "log_physics_step",
+}
+NOVELTY = ("same", "new-gpu", "new-model", "new-both")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """An expected value with its interval: ``level`` of the truth lies between ``low`` and ``high``.
+
+    ``novelty`` tells what the model had seen: this GPU with this model (``same``), or one or neither of them.
+    """
+
+    metric: str
+    value: float
+    low: float
+    high: float
+    level: float
+    novelty: str
+
+
+def predict(
+    model: Mapping[str, Any],
+    metric: str,
+    features: Mapping[str, float],
+    novelty: str = "new-both",
+    widen: float = 1.0,
+) -> Prediction | None:
+    """The expected value of one metric, or ``None`` if the model does not know it.
+
+    ``widen`` ≥ 1 stretches the interval (old engine releases, unknown settings).
+    """
+    part = model["metrics"].get(metric)
+    if part is None:
+        return None
+    log_value = features[METRICS[metric]] + residual(part, features) + part.get("unit_log", 0.0)
+    half = part["interval"][novelty] * widen
+    value = math.exp(log_value)
+    return Prediction(
+        metric=metric,
+        value=value,
+        low=value * math.exp(-half),
+        high=value * math.exp(half),
+        level=model["level"],
+        novelty=novelty,
+    )
+
+
+def residual(part: Mapping[str, Any], features: Mapping[str, float]) -> float:
+    """What the regression adds to the logarithm of the physical estimate."""
+    values = [features[name] for name in part["names"]]
+    return sum(
+        weight * form(part[name], values) for name, weight in part["mix"].items() for form in (FORMS[name],)
+    )
+
+
+def linear(form: Mapping[str, Any], values: Sequence[float]) -> float:
+    """Intercept plus coefficients on standardised values, each held within its range in training."""
+    terms = zip(values, form["mean"], form["scale"], form["coef"], strict=True)
+    return float(form["intercept"]) + sum(
+        coef * min(max((value - mean) / scale, -3.0), 3.0) for value, mean, scale, coef in terms
+    )
+
+
+def trees(form: Mapping[str, Any], values: Sequence[float]) -> float:
+    """The sum of the trees' leaves; a tree is parallel arrays feature, threshold, left, right, value."""
+    return float(form["base"] + sum(_leaf(tree, values) for tree in form["trees"]))
+
+
+def _leaf(tree: Sequence[Sequence[float]], values: Sequence[float]) -> float:
+    feature, threshold, left, right, value = tree
+    node = 0
+    while feature[node] >= 0:
+        node = int(left[node] if values[int(feature[node])] <= threshold[node] else right[node])
+    return value[node]
+
+
+FORMS = {"linear": linear, "trees": trees}
+
+
+def contributions(part: Mapping[str, Any], features: Mapping[str, float]) -> dict[str, float]:
+    """The linear form's terms by feature, largest first; with the intercept they add up to its residual."""
+    form = part["linear"]
+    terms = {
+        name: coef * min(max((features[name] - mean) / scale, -3.0), 3.0)
+        for name, mean, scale, coef in zip(
+            part["names"], form["mean"], form["scale"], form["coef"], strict=True
+        )
+    }
+    return dict(sorted(terms.items(), key=lambda item: -abs(item[1])))
+
+
+def novelty_of(model: Mapping[str, Any], gpu: str, family: str) -> str:
+    """Which of hardware and model family the training data held."""
+    if [gpu, family] in model["seen"]:
+        return "same"
+    known_gpu = any(seen_gpu == gpu for seen_gpu, _ in model["seen"])
+    known_family = any(seen_family == family for _, seen_family in model["seen"])
+    if known_gpu:
+        return "new-model"
+    return "new-gpu" if known_family else "new-both"
