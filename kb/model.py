@@ -146,7 +146,9 @@ class GpuTrace:
 
     utilization_pct, memory_utilization_pct, power_w, power_limit_w, sm_clock_mhz, sm_clock_max_mhz,
     memory_clock_mhz, memory_used_mib, memory_total_mib, temperature_c. ``throttle`` maps a throttle reason to
-    the share of samples that showed it (0..1).
+    the share of samples that showed it (0..1). ``busy`` is about the samples under load (utilisation of 50 % or
+    more) alone: ``samples``, ``share`` of all, the mean of each metric, ``saturated_share`` (utilisation of 95 %
+    or more), ``throttle:<reason>`` shares; and of the others ``idle_power_w``, ``idle_full_clock_share``.
     """
 
     index: int | None
@@ -155,6 +157,7 @@ class GpuTrace:
     samples: int = 0
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     throttle: Mapping[str, float] = field(default_factory=dict)
+    busy: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

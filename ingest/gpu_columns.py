@@ -1,0 +1,176 @@
+"""What a column of a GPU trace means: its name in any spelling, to role, metric and unit.
+
+Owns the words of GPU telemetry (``utilization.gpu [%]``, ``gpu_util``, ``pwr``, ``SMCLK``; as data in
+``gpu_columns.json``) and the factors to our units. Must not read traces or their values.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+_DATA = json.loads(Path(__file__).with_name("gpu_columns.json").read_text(encoding="utf-8"))
+# Names that tools print, and that the word rules below would read wrongly: lower case, without unit.
+_EXACT: dict[str, str] = {name: role for role, names in _DATA["names"].items() for name in names}
+_KINDS: dict[str, dict[str, float]] = _DATA["units"]
+_UNITS = frozenset(unit for units in _KINDS.values() for unit in units)
+_TOOL_NAMES = frozenset(name for name in _EXACT if "." in name) | frozenset(_DATA["tool_names"])
+_NOT_GPU = frozenset(_DATA["not_gpu"])
+_NOT_NOW = frozenset(_DATA["not_now"])
+_THROTTLE = re.compile(r"^clocks_(?:event|throttle)_reasons\.(\w+)$")
+_UNIT = re.compile(r"\s*[\[(]\s*([^\])]*?)\s*[\])]\s*$")
+_OF_GPU = re.compile(
+    r"(?:^(?:gpu|card|device|cuda)[ _:]?(\d{1,2})(?=[ _.:/-]|$)|[:_\[]\s*(?:gpu|card)?(\d{1,2})\]?$)",
+    re.IGNORECASE,
+)
+_ENDINGS = (
+    ("_mib", "memory"),
+    ("_w", "power"),
+    ("_mhz", "clock"),
+    ("_pct", "share"),
+    ("elapsed", "time"),
+    ("epoch", "time"),
+)
+_WORD = re.compile(r"[KMGk]i?B\b|[KMGk]?Hz\b|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|%|°C")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. ``role`` is a metric of ours, ``throttle:<reason>``, or a word such as time, index, other.
+
+    ``factor`` turns a bare number into our unit; ``unit`` is as the header wrote it ("" when it did not);
+    ``gpu`` is the card that a wide layout names in the column itself.
+    """
+
+    name: str
+    role: str
+    unit: str = ""
+    factor: float = 1.0
+    gpu: int | None = None
+
+    @property
+    def is_metric(self) -> bool:
+        """Whether cells are numbers of the GPU's state."""
+        return (
+            self.role.endswith(("_pct", "_w", "_mhz", "_mib", "_c", "_mb_s"))
+            or self.role == "thermal_violation"
+        )
+
+
+@lru_cache(maxsize=4096)
+def recognise_column(text: str) -> Column:
+    """The column that a header cell names; role ``other`` when it is none of ours."""
+    shown = text.strip().strip('"').strip()
+    bare, unit = _split_unit(shown.lstrip("#").strip())
+    exact = _exact(bare.lower(), unit)
+    if exact:
+        unit = unit or (bare.lower().rpartition("_")[2] if exact in ("elapsed", "epoch") else "")
+        return Column(shown, exact, unit, _factor(exact, unit))
+    gpu, rest = _split_gpu(bare)
+    if gpu is not None and rest:
+        inner = recognise_column(f"{rest} [{unit}]" if unit else rest)
+        return Column(shown, inner.role, inner.unit, inner.factor, gpu)
+    role, found = _by_words(bare, unit)
+    return Column(shown, role, unit or found, _factor(role, unit or found))
+
+
+def is_tool_name(text: str) -> bool:
+    """Whether a header cell is spelled as ``nvidia-smi --query-gpu`` prints its fields."""
+    bare, _ = _split_unit(text.strip().strip('"'))
+    return bare.lower() in _TOOL_NAMES or bool(_THROTTLE.match(bare.lower()))
+
+
+def unit_factor(role: str, unit: str) -> float:
+    """Factor from a number written with ``unit`` to the unit of ``role``; 1 for unknown units."""
+    return _factor(role, unit)
+
+
+def _exact(bare: str, unit: str) -> str | None:
+    reason = _THROTTLE.match(bare)
+    role = (
+        _EXACT.get(bare)
+        or _EXACT.get(bare.replace(" ", "_"))
+        or (f"throttle:{reason[1]}" if reason else None)
+    )
+    if role == "index" and unit.lower() in _KINDS["share"]:
+        return "utilization_pct"
+    return role
+
+
+def _split_unit(text: str) -> tuple[str, str]:
+    found = _UNIT.search(text)
+    if found and (found[1].lower() in _UNITS or not found[1].isdigit()):
+        return text[: found.start()].strip(), found[1]
+    return text, ""
+
+
+def _split_gpu(text: str) -> tuple[int | None, str]:
+    found = _OF_GPU.search(text)
+    if not found:
+        return None, text
+    rest = (text[: found.start()] + " " + text[found.end() :]).strip(" _:.-/")
+    return int(found[1] or found[2]), rest
+
+
+def _by_words(text: str, unit: str) -> tuple[str, str]:
+    words = [word.lower() for word in _WORD.findall(text)]
+    found = unit.lower() or next((word for word in reversed(words) if len(words) > 1 and word in _UNITS), "")
+    kind = next((kind for kind, factors in _KINDS.items() if found in factors), "")
+    have = set(words)
+    if have & _NOT_GPU or not words:
+        return "other", found
+    return _metric(have, kind) or "other", found
+
+
+def _metric(have: set[str], kind: str) -> str | None:
+    of_memory = bool(have & {"mem", "memory", "vram", "fb", "hbm", "framebuffer"})
+    if have & {"power", "pwr", "watt", "watts"} or kind == "power":
+        return _power(have)
+    if have & {"temp", "temperature", "tmp", "heat"} or kind == "heat":
+        return None if have & _NOT_NOW else ("memory_temperature_c" if of_memory else "temperature_c")
+    if have & {"clock", "clk", "clocks", "freq", "frequency", "sclk", "mclk"} or kind == "clock":
+        return _clock(have, of_memory or "mclk" in have)
+    if of_memory:
+        return _memory(have, kind)
+    if have & {"util", "utilization", "utilisation", "usage", "use", "busy", "load", "utl"}:
+        return None if have & (_NOT_NOW | {"user", "users"}) else "utilization_pct"
+    return None
+
+
+def _power(have: set[str]) -> str | None:
+    if have & {"limit", "cap", "tdp", "max", "enforced"}:
+        return "power_limit_w"
+    return None if have & {"min", "default", "peak", "total", "sum"} else "power_w"
+
+
+def _clock(have: set[str], of_memory: bool) -> str | None:
+    if of_memory:
+        return None if have & {"max", "min"} else "memory_clock_mhz"
+    if have & {"video", "soc", "fclk", "socclk", "dcefclk", "min"}:
+        return None
+    return "sm_clock_max_mhz" if "max" in have else "sm_clock_mhz"
+
+
+def _memory(have: set[str], kind: str) -> str | None:
+    if kind == "share" or (not kind and have & {"util", "utilization", "utilisation", "busy"}):
+        return "memory_utilization_pct"
+    for word, role in (
+        ("total", "memory_total_mib"),
+        ("free", "memory_free_mib"),
+        ("reserved", "memory_reserved_mib"),
+    ):
+        if word in have and "used" not in have:
+            return role
+    if have & {"used", "use", "usage", "allocated"} or kind == "memory":
+        return None if have & (_NOT_NOW - {"total"}) else "memory_used_mib"
+    return None
+
+
+def _factor(role: str, unit: str) -> float:
+    for ending, kind in _ENDINGS:
+        if role.endswith(ending):
+            return _KINDS[kind].get(unit.lower(), 1.0)
+    return 1.0

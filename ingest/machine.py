@@ -1,0 +1,64 @@
+"""Facts about a machine, as any tool prints them, to the experiment that only supplies hardware.
+
+Owns how product names become catalog names. Must not read files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from kb.model import Backend, Experiment, Hardware
+from kb.vocab.gpus import arch_of, candidates, find_gpu
+
+_MISSING = re.compile(r"(?i)^(?:\[.*\]|n/?a|-|none|unknown|not supported|err!|)$")
+
+
+def known(text: object) -> str | None:
+    """The text itself, or None for the many ways in which tools say that there is no value."""
+    word = str(text).strip() if text is not None else ""
+    return None if _MISSING.match(word) else word
+
+
+def hardware(
+    names: Iterable[str | None] = (),
+    memory_mib: float | None = None,
+    compute_cap: str | None = None,
+    **facts: Any,
+) -> Hardware:
+    """What is known of a machine. ``names`` are of all its GPUs; several products give no single name.
+
+    ``facts`` are further fields of Hardware (count, power_limit_w, driver, cuda, topology).
+    """
+    kinds = tuple(dict.fromkeys(one for name in names if (one := known(name))))
+    gpu, arch = _product(kinds, memory_mib)
+    facts |= {key: known(facts[key]) for key in ("driver", "cuda") if key in facts}
+    return Hardware(
+        gpu=gpu,
+        arch=arch or (arch_of(compute_cap) if compute_cap else None),
+        memory_gib=None if not memory_mib else round(memory_mib / 1024, 2),
+        **facts,
+    )
+
+
+def supplies(found: Hardware, backend: Backend | None = None) -> tuple[Experiment, ...]:
+    """The one experiment that carries these facts for assembly to join; none when nothing is known."""
+    backend = backend or Backend()
+    if found == Hardware() and backend == Backend():
+        return ()
+    return (Experiment(hardware=found, backend=backend),)
+
+
+def _product(kinds: tuple[str, ...], memory_mib: float | None) -> tuple[str | None, str | None]:
+    if not kinds:
+        return None, None
+    if len(kinds) > 1:
+        archs = {arch_of(kind) for kind in kinds}
+        return None, archs.pop() if len(archs) == 1 else None
+    found = find_gpu(kinds[0], memory_mib)
+    if found:
+        return found.name, found.arch
+    archs = {one.arch for one in candidates(kinds[0], memory_mib)}
+    is_cut = kinds[0].endswith("...")
+    return None if is_cut else kinds[0], archs.pop() if len(archs) == 1 else None

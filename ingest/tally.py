@@ -1,0 +1,212 @@
+"""Samples of GPUs, added one by one or in columns, to a summary per GPU with flat memory.
+
+Owns the statistics of a trace: smallest, mean, median, largest, apart for samples under load and the
+rest, and the shares of throttle reasons. Must not know any file format, nor judge (ingest/telemetry.py does).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ingest.gpu_columns import Column
+from kb.model import GpuTrace
+from kb.vocab.conditions import threshold
+
+BUSY_UTILIZATION_PCT = threshold("busy_utilization_pct")
+_SATURATED_PCT = threshold("saturated_utilization_pct")
+_BINS = 4096
+REASONS = {
+    0x1: "gpu_idle",
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}
+# A number without unit: (metric, larger than this cannot be our unit, so it is this metric, factor).
+_OUT_OF_SCALE = (
+    ("memory_utilization_pct", 150.0, "memory_used_mib", 1.0),
+    ("memory_used_mib", 2.0**24, "memory_used_mib", 2.0**-20),
+    ("memory_total_mib", 2.0**24, "memory_total_mib", 2.0**-20),
+    ("memory_free_mib", 2.0**24, "memory_free_mib", 2.0**-20),
+    ("power_w", 20000.0, "power_w", 1e-3),
+    ("power_limit_w", 20000.0, "power_limit_w", 1e-3),
+    ("sm_clock_mhz", 1e6, "sm_clock_mhz", 1e-6),
+    ("memory_clock_mhz", 1e6, "memory_clock_mhz", 1e-6),
+    ("temperature_c", 1000.0, "temperature_c", 1e-3),
+)
+
+
+class Histogram:
+    """How often each value came: exact count, sum, ends; the median to about three digits at most coarse."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[float] = Counter()
+        self.n, self.total = 0, 0.0
+        self.low, self.high = float("inf"), float("-inf")
+
+    def add(self, values: Mapping[float, int]) -> None:
+        """Count values (finite numbers), each with how often it came."""
+        if not values:
+            return
+        self.n += sum(values.values())
+        self.total += sum(value * times for value, times in values.items())
+        self.low, self.high = min((self.low, *values)), max((self.high, *values))
+        for value, times in values.items():
+            self.counts[value] += times
+        if len(self.counts) > _BINS:
+            self._coarsen()
+
+    def merged(self, other: Histogram) -> Histogram:
+        """Both together, as a new one."""
+        both = Histogram()
+        for one in (self, other):
+            both.add(one.counts)
+            both.low, both.high = min(both.low, one.low), max(both.high, one.high)
+        both.total = self.total + other.total
+        return both
+
+    def scaled(self, factor: float) -> Histogram:
+        """The same in another unit."""
+        new = Histogram()
+        new.add({value * factor: times for value, times in self.counts.items()})
+        return new
+
+    def stats(self) -> dict[str, float]:
+        """min, mean, p50, max; empty without samples."""
+        if not self.n:
+            return {}
+        return {
+            "min": _short(self.low),
+            "mean": _short(self.total / self.n),
+            "p50": _short(self._median()),
+            "max": _short(self.high),
+        }
+
+    def share_at_least(self, limit: float) -> float:
+        """Share (0..1) of samples at or above ``limit``; 0 without samples."""
+        return sum(times for value, times in self.counts.items() if value >= limit) / max(self.n, 1)
+
+    def _median(self) -> float:
+        seen, values = 0, sorted(self.counts)
+        for value in values:
+            seen += self.counts[value]
+            if 2 * seen >= self.n:
+                return value
+        return values[-1]
+
+    def _coarsen(self) -> None:
+        step = max((self.high - self.low) / (_BINS / 4), 1e-9)
+        coarse: Counter[float] = Counter()
+        for value, times in self.counts.items():
+            coarse[round(value / step) * step] += times
+        self.counts = coarse
+
+
+@dataclass(slots=True)
+class GpuTally:
+    """Samples of one GPU. ``parts[True]`` holds those under load, ``parts[False]`` the rest."""
+
+    index: int | None = None
+    name: str | None = None
+    uuid: str | None = None
+    rows: Counter[bool] = field(default_factory=Counter)
+    parts: dict[bool, dict[str, Histogram]] = field(default_factory=lambda: {True: {}, False: {}})
+    reasons: dict[bool, Counter[str]] = field(default_factory=lambda: {True: Counter(), False: Counter()})
+    vague: set[str] = field(default_factory=set)
+
+    def add(self, sample: Mapping[str, float], reasons: Iterable[str] = ()) -> None:
+        """One sample: metric -> value in our units, and the throttle reasons active in it."""
+        busy = sample.get("utilization_pct", 0.0) >= BUSY_UTILIZATION_PCT
+        self.rows[busy] += 1
+        for metric, value in sample.items():
+            self.count(busy, metric, {value: 1})
+        self.reasons[busy].update(reasons)
+
+    def count(self, busy: bool, metric: str, values: Mapping[float, int]) -> None:
+        """Samples of one metric, value -> how often; the caller counts rows itself."""
+        part = self.parts[busy]
+        if metric not in part:
+            part[metric] = Histogram()
+        part[metric].add(values)
+
+    def count_reasons(self, busy: bool, times: Mapping[str, int]) -> None:
+        """Throttle reasons -> samples that showed them; a reason with 0 is known to be absent."""
+        for reason, n in times.items():
+            self.reasons[busy][reason] += n
+
+    def result(self) -> GpuTrace:
+        """The summary of this GPU."""
+        self._rescale()
+        total = self.rows.total()
+        reasons = Counter(self.reasons[True])
+        reasons.update(self.reasons[False])
+        return GpuTrace(
+            index=self.index,
+            name=self.name,
+            uuid=self.uuid,
+            samples=total,
+            metrics={metric: one.stats() for metric, one in self._whole().items() if one.n},
+            throttle={reason: round(times / total, 4) for reason, times in sorted(reasons.items())},
+            busy=self._busy(),
+        )
+
+    def _whole(self) -> dict[str, Histogram]:
+        busy, idle, empty = self.parts[True], self.parts[False], Histogram()
+        names = dict.fromkeys((*busy, *idle))
+        return {name: busy.get(name, empty).merged(idle.get(name, empty)) for name in names}
+
+    def _busy(self) -> dict[str, float]:
+        part, rows, whole = self.parts[True], self.rows[True], self.rows.total()
+        if not whole or "utilization_pct" not in (self.parts[True] | self.parts[False]):
+            return {}
+        found = {"samples": float(rows), "share": round(rows / whole, 4)}
+        found |= {metric: _short(one.total / one.n) for metric, one in part.items() if one.n}
+        if rows:
+            found["saturated_share"] = round(part["utilization_pct"].share_at_least(_SATURATED_PCT), 4)
+            found |= {f"throttle:{why}": round(n / rows, 4) for why, n in self.reasons[True].items()}
+        return found | self._idle()
+
+    def _idle(self) -> dict[str, float]:
+        part = self.parts[False]
+        clock, power = part.get("sm_clock_mhz"), part.get("power_w")
+        top = max(
+            (one["sm_clock_mhz"].high for one in self.parts.values() if "sm_clock_mhz" in one), default=0.0
+        )
+        found = {}
+        if clock and clock.n and top:
+            found["idle_full_clock_share"] = round(clock.share_at_least(0.9 * top), 4)
+        if power and power.n:
+            found["idle_power_w"] = _short(power.total / power.n)
+        return found
+
+    def _rescale(self) -> None:
+        for metric, limit, meant, factor in _OUT_OF_SCALE:
+            high = max((one[metric].high for one in self.parts.values() if metric in one), default=0.0)
+            if metric in self.vague and high > limit:
+                for part in self.parts.values():
+                    if metric in part:
+                        part[meant] = part.pop(metric).scaled(factor)
+
+
+def reasons_of_mask(text: str) -> tuple[str, ...]:
+    """Names in ``clocks_event_reasons.active`` (``0x0000000000000005``); empty for none or no number."""
+    try:
+        mask = int(text.strip(), 0)
+    except ValueError:
+        return ()
+    return tuple(name for bit, name in REASONS.items() if mask & bit)
+
+
+def vague_roles(columns: Iterable[Column]) -> set[str]:
+    """Metrics whose column names no unit: their scale is judged by their size."""
+    return {one.role for one in columns if one.is_metric and not one.unit}
+
+
+def _short(value: float) -> float:
+    return round(value, 3)
