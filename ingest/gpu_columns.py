@@ -170,6 +170,8 @@ def _memory(have: set[str], kind: str) -> str | None:
 
 
 def _factor(role: str, unit: str) -> float:
+    if role.endswith(("_active_pct", "_occupancy_pct")) and not unit:
+        return 100.0  # DCGM's profiling fields are shares of one
     for ending, kind in _ENDINGS:
         if role.endswith(ending):
             return _KINDS[kind].get(unit.lower(), 1.0)

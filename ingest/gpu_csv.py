@@ -33,6 +33,7 @@ _BLANK = (140737488355328.0, 2147483632.0, 9.2e18)
 class TraceLayout:
     """Where samples stand in a delimited trace.
 
+    ``delimiter`` is "" for columns set apart by blanks; lines that start with ``#`` are then no rows.
     ``skip`` is the number of lines before the first row of data, header included; ``decimal`` the decimal
     mark; ``header`` the header line itself ("" when there is none), which may come again after a restart.
     """
@@ -185,18 +186,24 @@ class _Pass:
             self.summary.trouble.append((None, what))
 
     def _rows(self, lines: list[str], first_line: int) -> list[list[str]]:
-        delimiter, wanted = self.layout.delimiter, len(self.layout.columns)
-        if any('"' in line for line in lines):
+        delimiter, wanted = self.layout.delimiter or None, len(self.layout.columns)
+        if self.layout.header[:1] == "#":
+            kept = [(n, line) for n, line in enumerate(lines, first_line) if line[:1] != "#"]
+            return self._checked([line for _, line in kept], [n for n, _ in kept])
+        if delimiter and any('"' in line for line in lines):
             rows = [_cells(line, delimiter) for line in lines]
         else:
             rows = [line.split(delimiter) for line in lines]
         header = self.layout.header
         if set(map(len, rows)) == {wanted} and not (header and header in lines):
             return rows
+        numbered = enumerate(zip(lines, rows, strict=True), first_line)
+        return [row for number, (line, row) in numbered if self._is_row(line, row, number)]
+
+    def _checked(self, lines: list[str], numbers: list[int]) -> list[list[str]]:
+        rows = [line.split(self.layout.delimiter or None) for line in lines]
         return [
-            row
-            for number, (line, row) in enumerate(zip(lines, rows, strict=True), first_line)
-            if self._is_row(line, row, number)
+            row for line, row, at in zip(lines, rows, numbers, strict=True) if self._is_row(line, row, at)
         ]
 
     def _is_row(self, line: str, row: list[str], number: int) -> bool:

@@ -1,0 +1,140 @@
+"""``nvidia-smi dmon`` and ``pmon``: blank-separated (or CSV) columns under two ``#`` header lines.
+
+Owns both. Columns go by name, since drivers and ``-s`` choose them; the header comes again every screenful.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ingest.formats import Format, Unreadable
+from ingest.gpu_columns import recognise_column
+from ingest.gpu_csv import TraceLayout, blocks, clean_blocks, raw_head, summarise
+from ingest.sources import Source
+from ingest.traces import line_count, summary_reading, telemetry_of, trace_reading
+from kb.model import Problem, Reading
+
+_HEADER = re.compile(r"^#\s*(?:(?:Date|Time)\b[\s,]*)*gpu\b.*$", re.MULTILINE | re.IGNORECASE)
+_TOOL = "nvidia-smi"
+_SHARES = (("sm", "utilization_pct_max"), ("mem", "memory_utilization_pct_max"), ("fb", "memory_mib_max"))
+
+
+def sniff_dmon(source: Source) -> float:
+    """The names line with ``gpu`` first, and no process column."""
+    header = _header(source.head)
+    return 0.97 if header and "pid" not in _names(header) and len(_names(header)) > 2 else 0.0
+
+
+def sniff_pmon(source: Source) -> float:
+    """The names line with ``gpu`` and ``pid``."""
+    header = _header(source.head)
+    return 0.97 if header and {"gpu", "pid"} <= set(_names(header)) else 0.0
+
+
+def read_dmon(source: Source) -> Reading:
+    """Samples of every GPU."""
+    found = dmon_layout(raw_head(source))
+    if found:
+        summary = summarise(blocks(source), found)
+    else:
+        found = dmon_layout(source.head)
+        if found is None:
+            raise Unreadable("no dmon header line was found")
+        summary = summarise(clean_blocks(source), found)
+    return summary_reading(
+        str(source.path), "nvidia_smi_dmon", _TOOL, summary, [one.name for one in found.columns]
+    )
+
+
+def dmon_layout(head: str) -> TraceLayout | None:
+    """The layout of a dmon file, or None when its head has no names line."""
+    header = _header(head)
+    if header is None:
+        return None
+    columns = tuple(recognise_column(name) for name in _names(header))
+    skip = head[: head.index(header)].count("\n") + 1
+    return TraceLayout(columns, "," if "," in header else "", ".", header, skip)
+
+
+def read_pmon(source: Source) -> Reading:
+    """Processes with their share of a GPU; a GPU without a process prints a row of dashes."""
+    header = _header(source.head)
+    if header is None:
+        raise Unreadable("no pmon header line was found")
+    names, reader = _names(header), _Processes()
+    for number, line in source.lines():
+        if line.strip():
+            reader.take(number, line, names, "," in header)
+    return trace_reading(
+        str(source.path),
+        "nvidia_smi_pmon",
+        telemetry_of([], rows=reader.rows),
+        tool=_TOOL,
+        lines=line_count(reader.lines, len(reader.problems)),
+        problems=reader.problems[:20],
+        extra={"columns": names, "processes": list(reader.found.values())},
+    )
+
+
+class _Processes:
+    """What rows of pmon say of each process on each GPU."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, dict[str, object]] = {}
+        self.problems: list[Problem] = []
+        self.rows = self.lines = 0
+
+    def take(self, number: int, line: str, names: list[str], is_csv: bool) -> None:
+        """One line that is not blank: a header, a row, or neither."""
+        self.lines += 1
+        if line.startswith("#"):
+            return
+        cells = line.split("," if is_csv else None, len(names) - 1)
+        if len(cells) != len(names) or not re.fullmatch(r"[-\d: ]+", cells[0]):
+            what = f"is no row of the table: {line.strip()[:120]}"
+            self.problems.append(Problem(line=number, what=what))
+            return
+        self.rows += 1
+        self._keep(dict(zip(names, (cell.strip() for cell in cells), strict=True)))
+
+    def _keep(self, cells: dict[str, str]) -> None:
+        pid = cells.get("pid", "-")
+        if pid == "-":
+            return
+        one = self.found.setdefault(
+            f"{cells.get('gpu')}/{pid}",
+            {"gpu": cells.get("gpu"), "pid": pid, "type": cells.get("type"), "name": cells.get("command")},
+        )
+        for name, metric in _SHARES:
+            value = cells.get(name, "-")
+            if re.fullmatch(r"\d+", value):
+                before = one.get(metric)
+                one[metric] = max(int(value), before) if isinstance(before, int) else int(value)
+
+
+def _header(head: str) -> str | None:
+    found = _HEADER.search(head)
+    return found[0].rstrip("\r ") if found else None
+
+
+def _names(header: str) -> list[str]:
+    return header.lstrip("# ").lower().replace(",", " ").split()
+
+
+FORMATS = [
+    Format(
+        name="nvidia_smi_dmon",
+        kind="trace",
+        sniff=sniff_dmon,
+        read=read_dmon,
+        docs="Output of `nvidia-smi dmon`, any `-s` groups, with `-o DT`, or as CSV: "
+        "a row per GPU and sample.",
+    ),
+    Format(
+        name="nvidia_smi_pmon",
+        kind="trace",
+        sniff=sniff_pmon,
+        read=read_pmon,
+        docs="Output of `nvidia-smi pmon`: processes and their largest share of a GPU.",
+    ),
+]
