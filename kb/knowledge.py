@@ -1,9 +1,9 @@
 """The reviewed knowledge in compiled form: every record as plain JSON, cached per user.
 
 Owns where records ship, how they are compiled, and the cache. Reading the cache needs the standard library
-only;
-pydantic and markdown-it are loaded when something changed. A stale or broken cache is rebuilt, an unwritable
-one is done without. Must not judge records: one that cannot be read is left out and told as a problem.
+only; pydantic and markdown-it are loaded when something changed. A stale or broken cache is rebuilt, an
+unwritable one is done without. Must not judge records: one that cannot be read is left out and told as a
+problem.
 """
 
 from __future__ import annotations

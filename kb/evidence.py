@@ -1,0 +1,59 @@
+"""What is known that bears on a question, as one value.
+
+Owns the gathering: reviewed records (compiled), and the user's own runs (the store's snapshot). Standard library
+only on the way; must not open the store itself and must not judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from kb import knowledge
+from kb.model import Model, Tried
+
+
+class Question(Protocol):
+    """What gathering needs to know of a question."""
+
+    @property
+    def arch(self) -> str | None: ...  # noqa: D102
+    @property
+    def model(self) -> Model: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Compiled records and own runs. ``stamp`` changes with either; ``problems`` are sentences for stderr."""
+
+    records: tuple[Mapping[str, Any], ...] = ()
+    tried: tuple[Tried, ...] = ()
+    stamp: str = ""
+    problems: tuple[str, ...] = ()
+
+
+def gather(question: Question, store: Path | None = None, record_dirs: Iterable[Path] = ()) -> Evidence:
+    """Everything known about a question's architecture and model family.
+
+    ``store`` None means the per-user store; one without a snapshot adds nothing.
+    """
+    known = knowledge.load(record_dirs)
+    tried = own_runs(store, question.arch, question.model.family)
+    return Evidence(records=known.records, tried=tried, stamp=known.stamp, problems=known.problems)
+
+
+def own_runs(store: Path | None, arch: str | None, family: str | None) -> tuple[Tried, ...]:
+    """Own runs on an architecture (or its siblings) or of a model family, folded per configuration."""
+    from kb import snapshot  # noqa: PLC0415 - sqlite3 is loaded only where there is something to ask
+
+    path = store or default_store()
+    return tuple(snapshot.read(path, arch, family))
+
+
+def default_store() -> Path:
+    """The per-user store file; it need not exist."""
+    from platformdirs import user_data_path  # noqa: PLC0415 - only where no path is given
+
+    return user_data_path("kbctl", appauthor=False) / "kb.duckdb"

@@ -1,0 +1,150 @@
+"""Does a record speak about a question? Three-valued: yes, no, or unknown with what would decide it.
+
+Owns how each dimension of ``[[match]]`` and each ``[[range]]`` is compared with a query. Must not weigh what
+a match means (``recommend.veto``). Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kb import versions
+from kb.vocab import engines
+from recommend.dimensions import CHOICES, DIMENSIONS, Answer
+from recommend.question import Query
+
+Json = Mapping[str, Any]
+Truth = bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """A record's best alternative for a query: ``sure``, or not with what is ``missing``.
+
+    ``met`` are the dimensions that hold (``roles.moe``), ``chosen`` those of them that the question chose
+    itself; ``inherited`` when the arch only mirrors the tested one.
+    """
+
+    sure: bool
+    missing: tuple[str, ...] = ()
+    met: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()
+    inherited: bool = False
+
+
+def match(record: Json, query: Query) -> Matched | None:
+    """How a compiled record matches, or None where it does not."""
+    state, unversioned = in_range(record, query)
+    if state is False:
+        return None
+    best: Matched | None = None
+    for alternative in record["matches"]:
+        found = _alternative(alternative, query)
+        if found is None:
+            continue
+        if state is None:
+            found = Matched(False, found.missing + unversioned, found.met, found.chosen, found.inherited)
+        if best is None or _rank(found) < _rank(best):
+            best = found
+    return best
+
+
+def _rank(found: Matched) -> tuple[bool, bool, int, int]:
+    return (not found.sure, found.inherited, len(found.missing), -len(found.met))
+
+
+def _alternative(alternative: Json, query: Query) -> Matched | None:
+    """One conjunction, or None as soon as one condition does not hold."""
+    missing: list[str] = []
+    met: list[str] = []
+    chosen: list[str] = []
+    inherited = False
+    for name, key, condition in alternative["when"]:
+        answer = DIMENSIONS[name](query, key, condition)
+        if answer.truth is False:
+            if name != "arch" or query.arch not in alternative["mirror"]:
+                return None
+            inherited = True
+        elif answer.truth is None:
+            missing.append(answer.missing)
+            continue
+        label = f"{name}.{key}" if key else name
+        met.append(label)
+        if name in CHOICES and answer.chosen:
+            chosen.append(label)
+    if "divides" in alternative:
+        answer = divides(query, alternative["divides"])
+        if answer.truth is False:
+            return None
+        (met if answer.truth else missing).append("divides" if answer.truth else answer.missing)
+        chosen += ["divides"] * bool(answer.truth)
+    return Matched(not missing, tuple(dict.fromkeys(missing)), tuple(met), tuple(chosen), inherited)
+
+
+def divides(query: Query, rule: Json) -> Answer:
+    """Whether a size of the model, sharded, misses (or with ``holds`` meets) its alignment."""
+    size = dimension_of(query, rule["dim"])
+    by = rule["by"]
+    parts = by if isinstance(by, int) else query.common.get(by, 1 if by in ("tp", "ep", "pp", "dp") else None)
+    if size is None or not isinstance(parts, int) or parts < 1:
+        return Answer(None, f"the model's {rule['dim']}" if size is None else str(by))
+    fits = size % parts == 0 and (size // parts) % rule["align"] == 0
+    return Answer(fits == rule["holds"], chosen=True)
+
+
+_DIMS: dict[str, tuple[str, ...]] = {
+    "moe_intermediate": ("expert_intermediate",),
+    "intermediate": ("dense_intermediate", "expert_intermediate"),
+}
+
+
+def dimension_of(query: Query, name: str) -> int | None:
+    """A size of the model by the name that records use, or None where the catalog does not know it."""
+    for field in _DIMS.get(name, (name,)):
+        value = getattr(query.entry, field, None)
+        if isinstance(value, int):
+            return value
+    return None
+
+
+def in_range(record: Json, query: Query) -> tuple[Truth, tuple[str, ...]]:
+    """Whether the question's versions are in the record's ranges, and which versions would decide."""
+    ranges = record["ranges"]
+    bound = [name for name in ranges if name in engines.ENGINES]
+    relevant = [name for name in ranges if name not in engines.ENGINES or name == query.engine]
+    if bound and query.engine not in bound and not _names_engine(record, query.engine):
+        if query.engine is not None:
+            return False, ()
+        relevant += bound[:1]
+    missing = []
+    for component in relevant:
+        state = state_of(component, ranges[component], query)
+        if state == "not-affected":
+            return False, ()
+        if state == "unknown":
+            missing.append(f"{component} version")
+    return (None if missing else True), tuple(missing)
+
+
+def state_of(component: str, rows: Iterable[Json], query: Query) -> versions.State:
+    """Whether the question's version of a component is affected."""
+    version = query.components.get(component)
+    if version is None and component in ("cuda", "driver"):
+        version = getattr(query.hardware, component)
+    try:
+        return versions.state(version, list(rows), component)
+    except ValueError:
+        return "unknown"
+
+
+def _names_engine(record: Json, engine: str | None) -> bool:
+    return any(
+        name == "engine" and engine in (condition.get("any") or ())
+        for alternative in record["matches"]
+        for name, _, condition in alternative["when"]
+    )
+
+
+Matcher = Callable[[Json, Query], Matched | None]

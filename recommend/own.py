@@ -1,0 +1,184 @@
+"""Own runs as evidence: which of them are this very configuration, and what they say about its roles.
+
+Owns the comparison of a query with runs already folded per configuration (``kb.model.Tried``). Blame decides:
+a busy port, a bad path or a harness that killed the server says nothing about a backend. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from kb.model import STAGES, Ending, Hardware, Tried
+from kb.vocab import engines, models
+from recommend.dimensions import plain
+from recommend.question import Query, Resolution
+
+BAD = ("refused", "crash", "oom", "hang", "wrong_output", "accuracy_loss")
+KERNEL_LEVEL = frozenset(
+    {
+        "no-kernels-for-arch",
+        "shared-memory-limit",
+        "unsupported-arch-assert",
+        "backend-refused",
+        "cutlass-internal",
+        "garbage-output",
+        "nan-logits",
+    }
+)
+_NO_BACKEND = frozenset(
+    (
+        "model",
+        "model_path",
+        "model_tag",
+        "host",
+        "port",
+        "served_model_name",
+        "api_key",
+        "trust_remote_code",
+        "log_level",
+        "tokenizer",
+        "random_seed",
+        "seed",
+        "download_dir",
+        "tokenizer_path",
+        "tokenizer_mode",
+        "admin_api_key",
+        "chat_template",
+        "enable_metrics",
+        "log_requests",
+        "revision",
+        "watchdog_timeout",
+        "nccl_port",
+        "dist_init_addr",
+        "disable_log_requests",
+        "disable_log_stats",
+        "uvicorn_log_level",
+        "log_level_http",
+        "file_storage_path",
+        "device",
+        "stream_interval",
+        "show_time_cost",
+        "collect_tokens_histogram",
+    )
+)
+
+
+def same(tried: Tried, query: Query) -> bool:
+    """Whether runs were of this very configuration: hardware, model, engine, settings that choose kernels."""
+    backend = tried.backend
+    version = backend.engine_version
+    return (
+        tried.hardware.arch == query.arch
+        and query.arch is not None
+        and backend.engine == query.engine
+        and (version == query.engine_version or version is None)
+        and _agree(tried.hardware.count, query.hardware.count)
+        and same_model(tried, query)
+        and telling(backend.settings, backend.engine, version)
+        == telling(query.settings, query.engine, version)
+        and _switches(backend.environment) == _switches(query.environment)
+    )
+
+
+def _agree(one: Any, other: Any) -> bool:
+    return one is None or other is None or one == other
+
+
+def same_model(tried: Tried, query: Query) -> bool:
+    """The same catalog entry (or family, or name) in the same weight quantization."""
+    model = tried.model
+    if query.model.id and model.id:
+        named = model.id == query.model.id
+    elif query.model.family and model.family:
+        named = model.family == query.model.family
+    else:
+        named = bool(model.name and query.model.name and _bare(model.name) == _bare(query.model.name))
+    return named and _agree(model.quantization, query.quantization)
+
+
+def _bare(name: str) -> str:
+    return models.canonical_name(name)
+
+
+def telling(settings: Mapping[str, Any], engine: str | None) -> dict[str, str]:
+    """Settings that may change kernels or memory, without switches that are off and those that only name."""
+    found = {}
+    for key, value in settings.items():
+        if key in _NO_BACKEND or value in (None, "auto", False, ""):
+            continue
+        found[key] = plain(value)
+    common = engines.common_settings(engine or "", settings)
+    return {
+        key: value
+        for key, value in found.items()
+        if not (value == "1" and common.get("tp") == 1 and "tp" in key)
+    }
+
+
+def _switches(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        key: value
+        for key, value in environment.items()
+        if key.startswith(("SGL", "VLLM_", "TRTLLM_", "FLASHINFER_"))
+    }
+
+
+def failures(tried: Tried) -> Iterator[Ending]:
+    """Endings that speak against the backend."""
+    for ending in tried.endings:
+        fits = ending.effect == "oom" and ending.blame in ("backend", "user")
+        if ending.effect in BAD and (ending.blame == "backend" or fits):
+            yield ending
+
+
+def successes(tried: Tried) -> Iterator[Ending]:
+    """Endings of runs that served."""
+    served = STAGES.index("ready")
+    for ending in tried.endings:
+        if ending.effect == "ok" and ending.stage and STAGES.index(ending.stage) >= served:
+            yield ending
+
+
+def vetoes_role(tried: Tried, ending: Ending, query: Query) -> dict[str, str]:
+    """Roles (with kernels) that a kernel-level failure of another configuration speaks against here.
+
+    Only what the failed run asked for by itself is blamed, on the same arch and weight quantization.
+    """
+    if ending.signature not in KERNEL_LEVEL or tried.hardware.arch != query.arch:
+        return {}
+    asked = dict(tried.backend.requested)
+    shared = {role: kernel for role, kernel in asked.items() if query.kernel(role) == kernel}
+    alike = _agree(tried.model.quantization, query.quantization)
+    return shared if alike and shared and len(shared) == len(asked) else {}
+
+
+def as_query(tried: Tried, template: Query) -> Query:
+    """The configuration of recorded runs as a question, so that records can be held against it."""
+    backend = tried.backend
+    roles = {**backend.requested, **backend.resolved}
+    components = {**backend.dependencies}
+    if backend.engine and backend.engine_version:
+        components[backend.engine] = backend.engine_version
+    return replace(
+        template,
+        hardware=Hardware(gpu=tried.hardware.gpu, arch=tried.hardware.arch, count=tried.hardware.count),
+        model=tried.model,
+        entry=models.find_model(tried.model.name) if tried.model.name else None,
+        engine=backend.engine,
+        engine_version=backend.engine_version,
+        dependencies=backend.dependencies,
+        components=components,
+        settings=backend.settings,
+        environment=backend.environment,
+        requested=backend.requested,
+        resolved={role: Resolution(kernel, "said") for role, kernel in roles.items()},
+        common=engines.common_settings(backend.engine or "", backend.settings),
+        quantization=tried.model.quantization,
+    )
+
+
+def of_this(tried: Iterable[Tried], query: Query) -> tuple[Tried, ...]:
+    """Those that are this very configuration."""
+    return tuple(one for one in tried if same(one, query))

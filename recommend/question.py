@@ -1,0 +1,88 @@
+"""The question's types: as asked, as understood, and which kernel does each role.
+
+Owns the values only; ``recommend.query.ask`` makes one from the other. Must not look anything up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kb import versions
+from kb.model import Hardware, Model
+from kb.vocab import gpus, models
+
+Version = str | versions.Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question in the words of the command line; ``key=value`` stays text until ``ask`` reads it."""
+
+    gpu: str | None = None
+    gpus: int | None = None
+    model: str | None = None
+    quantization: str | None = None
+    engine: str | None = None
+    settings: Sequence[str] = ()
+    environment: Sequence[str] = ()
+    dependencies: Sequence[str] = ()
+    roles: Sequence[str] = ()
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    command: Sequence[str] = ()
+    goal: str | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """Which kernel does a role, and who says so: ``said`` (--role), ``setting``, or ``auto`` (a gate)."""
+
+    kernel: str
+    by: str
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A question, understood.
+
+    ``components`` maps a library to its version, or to the span in which the release's pins put it.
+    ``requested`` is what settings ask for, ``resolved`` what will run where that is known. ``unknown`` holds
+    sentences about words that no catalog knows; ``unknown_flags`` rows (flag, release that has it, nearest).
+    """
+
+    hardware: Hardware = field(default_factory=Hardware)
+    gpu_facts: gpus.Gpu | None = None
+    model: Model = field(default_factory=Model)
+    entry: models.ModelEntry | None = None
+    engine: str | None = None
+    engine_version: str | None = None
+    dependencies: Mapping[str, str] = field(default_factory=dict)
+    components: Mapping[str, Version] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    requested: Mapping[str, str] = field(default_factory=dict)
+    resolved: Mapping[str, Resolution] = field(default_factory=dict)
+    common: Mapping[str, Any] = field(default_factory=dict)
+    kv_dtype: str | None = None
+    quantization: str | None = None
+    topology: str | None = None
+    build: str | None = None
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    goal: str | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
+    assumed: Mapping[str, str] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+    unknown_flags: tuple[tuple[str, str | None, str | None], ...] = ()
+
+    @property
+    def arch(self) -> str | None:
+        """The GPU's architecture (``sm120``), or None where the GPU is unknown."""
+        return self.hardware.arch
+
+    def kernel(self, role: str) -> str | None:
+        """The kernel that does a role, or None where nobody knows."""
+        found = self.resolved.get(role)
+        return found.kernel if found else None

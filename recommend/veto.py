@@ -1,0 +1,351 @@
+"""The verdict on a configuration: what is known against it, for it, and what would decide.
+
+Owns how evidence is weighed: records, architecture requirements and own runs become findings; findings become
+one verdict. Must not read files or ask the machine: evidence comes as a value. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kb.model import Tried
+from recommend import own, remedy
+from recommend.match import Matched, match, state_of
+from recommend.question import Query, Resolution
+
+Json = Mapping[str, Any]
+TRUST = ("inferred", "reported", "confirmed", "own")
+VERDICTS = ("known-bad", "disputed", "suspect", "known-good", "no-known-problem", "unknown")
+_SEVERITY = (
+    "crash",
+    "refused",
+    "oom",
+    "hang",
+    "wrong_output",
+    "killed",
+    "accuracy_loss",
+    "slow",
+    "unknown",
+    "ok",
+)
+
+
+class Evidence(Protocol):
+    """What a judgement needs of ``kb.evidence.Evidence``."""
+
+    @property
+    def records(self) -> Sequence[Json]: ...  # noqa: D102
+    @property
+    def tried(self) -> Sequence[Tried]: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is known about a query. ``record`` is an id that ``kbctl explain`` takes.
+
+    ``kind``: record | own-run | requirement. ``verdict``: known-bad | disputed | suspect | known-good.
+    ``instead`` as JSON shows it; ``evidence`` and ``conflicts`` rows with ref, kind, side, date, conditions, url.
+    """
+
+    record: str
+    kind: str
+    title: str
+    verdict: str
+    effect: str
+    stage: str | None = None
+    status: str = "open"
+    cause: str = ""
+    signature: str | None = None
+    applies_to: Json = field(default_factory=dict)
+    fixed_in: Mapping[str, str] = field(default_factory=dict)
+    instead: Json = field(default_factory=lambda: dict(remedy.NONE_KNOWN))
+    evidence: tuple[Json, ...] = ()
+    conflicts: tuple[Json, ...] = ()
+    trust: str = "reported"
+    missing: tuple[str, ...] = ()
+    outcomes: tuple[Json, ...] = ()
+    weight: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The answer: one word, what it rests on (strongest first), what would decide, what was assumed."""
+
+    verdict: str
+    findings: tuple[Finding, ...] = ()
+    missing: tuple[str, ...] = ()
+    assumed: Mapping[str, str] = field(default_factory=dict)
+    resolved: Mapping[str, Resolution] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+
+
+def judge(query: Query, evidence: Evidence) -> Verdict:
+    """Weigh everything that bears on a query."""
+    matched = [(record, found) for record in evidence.records if (found := match(record, query))]
+    findings = [*_of_records(matched, query, evidence), *_of_runs(query, evidence)]
+    findings.sort(key=_strength)
+    verdict = _word(findings, query)
+    missing = tuple(dict.fromkeys(one for found in findings for one in found.missing))
+    return Verdict(
+        verdict=verdict,
+        findings=tuple(findings),
+        missing=missing or _needed(query, verdict),
+        assumed=query.assumed,
+        resolved=query.resolved,
+        unknown=query.unknown,
+    )
+
+
+def _strength(found: Finding) -> tuple[Any, ...]:
+    return (
+        VERDICTS.index(found.verdict),
+        -TRUST.index(found.trust),
+        _SEVERITY.index(found.effect) if found.effect in _SEVERITY else len(_SEVERITY),
+        tuple(-one for one in found.weight),
+        found.record,
+    )
+
+
+def _word(findings: Iterable[Finding], query: Query) -> str:
+    words = {found.verdict for found in findings}
+    for word in VERDICTS:
+        if word in words:
+            return word
+    sayable = query.arch and (query.engine or query.resolved or query.settings)
+    return "no-known-problem" if sayable else "unknown"
+
+
+def _needed(query: Query, verdict: str) -> tuple[str, ...]:
+    """What an answer of "unknown" would need."""
+    if verdict != "unknown":
+        return ()
+    wanted = (("the GPU (--gpu)", query.arch), ("the engine (--engine) or a role (--role)", query.engine))
+    return tuple(name for name, known in wanted if not known)
+
+
+Pair = tuple[Json, Matched]
+
+
+def _of_records(matched: Sequence[Pair], query: Query, evidence: Evidence) -> Iterator[Finding]:
+    good = [pair for pair in matched if pair[0]["good"] and pair[1].sure]
+    for record, found in matched:
+        if record["good"]:
+            if found.sure:
+                yield _finding(record, found, query, "known-good", other_side(record))
+            continue
+        if not found.sure and not _worth_suspecting(found):
+            continue
+        conflicts = [
+            *other_side(record),
+            *_good_against((record, found), good),
+            *_own_against(record, query, evidence),
+        ]
+        trust = trust_of(record, inherited=found.inherited)
+        word = (
+            "suspect" if not found.sure or trust == "inferred" else "disputed" if conflicts else "known-bad"
+        )
+        yield _finding(record, found, query, word, conflicts)
+
+
+def _worth_suspecting(found: Matched) -> bool:
+    """A question that chose nothing the record speaks of is not suspect for what it leaves open."""
+    return bool(found.chosen) and len(found.missing) <= 2
+
+
+def other_side(record: Json) -> list[Json]:
+    """Evidence on the other side that neither versions nor an argument have settled."""
+    against = "against" if record["good"] else "for"
+    return [one for one in record["evidence"] if one["side"] == against and not _settled(record, one)]
+
+
+def _settled(record: Json, one: Json) -> bool:
+    if one.get("settled"):
+        return True
+    seen = one.get("versions") or {}
+    then = Query(components=seen)
+    ranges = record["ranges"]
+    return any(state_of(name, ranges[name], then) == "not-affected" for name in seen if name in ranges)
+
+
+def _good_against(bad: Pair, good: Sequence[Pair]) -> Iterator[Json]:
+    """Records that say the same thing works, at least as specifically."""
+    roles = {name for name in bad[1].met if name.startswith("roles.")}
+    for record, found in good:
+        shared = roles & set(found.met)
+        if shared and set(found.met) >= set(bad[1].met) and not found.inherited:
+            yield {"ref": record["id"], "kind": "record", "side": "for", "conditions": record["title"]}
+
+
+def _own_against(record: Json, query: Query, evidence: Evidence) -> Iterator[Json]:
+    """Own runs that served although this record speaks of their configuration."""
+    if record["outcomes"][0]["effect"] in ("slow", "accuracy_loss"):
+        return
+    for tried in evidence.tried:
+        good = next(own.successes(tried), None)
+        if (
+            good
+            and tried.hardware.arch == query.arch
+            and (hit := match(record, own.as_query(tried, query)))
+            and hit.sure
+        ):
+            yield _run_row(tried, good.date, "for", "own run served with this configuration")
+            return
+
+
+def _run_row(tried: Tried, date: str | None, side: str, conditions: str) -> Json:
+    ref = tried.runs[0] if tried.runs else tried.key
+    return {"ref": ref, "kind": "own-run", "side": side, "date": date, "conditions": conditions, "url": None}
+
+
+def trust_of(record: Json, *, inherited: bool = False) -> str:
+    """How far a record's own side is trusted; a sibling architecture's finding counts one step less."""
+    side = "for" if record["good"] else "against"
+    kinds = [one["kind"] for one in record["evidence"] if one["side"] == side]
+    refused = any(outcome["effect"] in ("refused", "ok") for outcome in record["outcomes"])
+    firm = {"maintainer", "measured"} & set(kinds) or kinds.count("report") > 1 or len(set(kinds)) > 1
+    level = 2 if firm else 1 if "report" in kinds or refused else 0
+    return TRUST[max(level - inherited, 0)]
+
+
+def _finding(record: Json, found: Matched, query: Query, word: str, conflicts: Sequence[Json]) -> Finding:
+    outcome = record["outcomes"][0]
+    fixed = fixed_in(record, query)
+    side = "for" if record["good"] else "against"
+    return Finding(
+        record=record["id"],
+        kind="record",
+        title=record["title"],
+        verdict=word,
+        effect=outcome["effect"],
+        stage=outcome.get("stage"),
+        status="disputed" if conflicts else status_of(record, fixed),
+        cause=record["cause"],
+        signature=outcome.get("signature"),
+        applies_to=applies_to(found, query),
+        fixed_in=fixed,
+        instead={"none": "nothing to change"}
+        if record["good"]
+        else remedy.instead(remedy.remedies(record, query, fixed)),
+        evidence=tuple(one for one in record["evidence"] if one["side"] == side),
+        conflicts=tuple(conflicts),
+        trust=trust_of(record, inherited=found.inherited),
+        missing=found.missing,
+        outcomes=tuple(record["outcomes"]),
+        weight=(len(found.chosen), len(found.met)),
+    )
+
+
+def status_of(record: Json, fixed: Mapping[str, str]) -> str:
+    """``works``, ``fixed`` (in a later release), ``regressed`` (came back) or ``open``."""
+    if record["good"]:
+        return "works"
+    if any("reintroduced" in row for rows in record["ranges"].values() for row in rows):
+        return "regressed"
+    return "fixed" if fixed else "open"
+
+
+def fixed_in(record: Json, query: Query) -> dict[str, str]:
+    """Component -> first version that is known to be free of it, for the engine asked about."""
+    found: dict[str, str] = {}
+    for component, rows in record["ranges"].items():
+        if component in remedy.engines.ENGINES and component != query.engine:
+            continue
+        for row in rows:
+            fix = row.get("fixed") or (row.get("fixed_between") or (None, None))[1]
+            if fix and not record["good"]:
+                found[component] = str(fix)
+    return found
+
+
+def applies_to(found: Matched, query: Query) -> Json:
+    """Why the record speaks here: the conditions met, in the question's own words."""
+    roles = {name[6:]: _role_text(query, name[6:]) for name in found.met if name.startswith("roles.")}
+    row: dict[str, Any] = {
+        "arch": query.arch,
+        "inherited": found.inherited,
+        "because": list(found.met),
+        "roles": roles,
+    }
+    if query.engine:
+        row["engine"] = " ".join(filter(None, (query.engine, query.engine_version)))
+    return row
+
+
+def _role_text(query: Query, role: str) -> str:
+    for one in (role, f"{role}.prefill", f"{role}.decode"):
+        if found := query.resolved.get(one):
+            return f"{found.kernel} ({how(found)})"
+    return "?"
+
+
+def how(found: Resolution) -> str:
+    """Who says that a kernel runs."""
+    texts = {"said": "as said by --role", "setting": "as set", "auto": "what auto picks here"}
+    return texts[found.by]
+
+
+def _of_runs(query: Query, evidence: Evidence) -> Iterator[Finding]:
+    for tried in evidence.tried:
+        exact = own.same(tried, query)
+        for ending in own.failures(tried):
+            roles = {} if exact else own.vetoes_role(tried, ending, query)
+            if exact or roles:
+                yield _own_failure(tried, ending, query, roles)
+        if exact and (good := next(own.successes(tried), None)):
+            yield _own_success(tried, good.date, good.stage, query)
+
+
+def _own_failure(tried: Tried, ending: Any, query: Query, roles: Mapping[str, str]) -> Finding:
+    conflicts = (
+        []
+        if roles
+        else [
+            _run_row(tried, one.date, "for", "the same configuration served") for one in own.successes(tried)
+        ]
+    )
+    text = (
+        "this very configuration"
+        if not roles
+        else ", ".join(f"{role} = {kernel}" for role, kernel in roles.items())
+    )
+    return Finding(
+        record=ending.runs[0] if ending.runs else tried.key,
+        kind="own-run",
+        title=f"own run failed with {text}",
+        verdict="disputed" if conflicts else "known-bad",
+        effect=ending.effect,
+        stage=ending.stage,
+        status="disputed" if conflicts else "open",
+        cause=ending.cause or ending.text or "",
+        signature=ending.signature,
+        applies_to={"arch": query.arch, "inherited": False, "because": [text], "roles": dict(roles)},
+        evidence=(_run_row(tried, ending.date, "against", ending.text or ""),),
+        conflicts=tuple(conflicts),
+        trust="own",
+        weight=(9, ending.n),
+    )
+
+
+def _own_success(tried: Tried, date: str | None, stage: str | None, query: Query) -> Finding:
+    return Finding(
+        record=tried.runs[0] if tried.runs else tried.key,
+        kind="own-run",
+        title="own run served with this very configuration",
+        verdict="known-good",
+        effect="ok",
+        stage=stage,
+        status="works",
+        cause="It ran here.",
+        applies_to={
+            "arch": query.arch,
+            "inherited": False,
+            "because": ["this very configuration"],
+            "roles": {},
+        },
+        instead={"none": "nothing to change"},
+        evidence=(_run_row(tried, date, "for", "served"),),
+        trust="own",
+        weight=(9, len(tried.runs)),
+    )
