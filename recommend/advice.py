@@ -1,0 +1,172 @@
+"""The answer as values: picks, what not to run, what would change the advice, and their JSON shape.
+
+Owns the shape that ``recommend --json`` prints (schema ``kbctl.recommend/1``). Holds no judgement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Status = Literal["proven-here", "proven-elsewhere", "expected", "untested"]
+STATUSES: tuple[Status, ...] = Status.__args__  # type: ignore[attr-defined]
+Json = dict[str, Any]
+SCHEMA = "kbctl.recommend/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One sentence and the ids of the evidence behind it (records, runs, gates, serving points, releases)."""
+
+    text: str
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """A number to expect: unit in the metric's name, ``level`` of outcomes in ``low`` … ``high``.
+
+    ``basis`` says in words where it comes from; ``date`` the newest evidence behind it, if known.
+    """
+
+    metric: str
+    value: float
+    low: float
+    high: float
+    level: float
+    basis: str
+    evidence: tuple[str, ...] = ()
+    date: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pick:
+    """One configuration to run. ``p_works`` is the chance that it serves right answers (0…1).
+
+    ``cost_min`` is minutes for one try (start, weights, benchmark); ``gain`` the expected improvement over
+    the best known result as a fraction, times ``p_works`` (``None`` where there is nothing to improve on).
+    ``kind``: exploit or explore; ``teaches`` what an explored pick would settle.
+    """
+
+    engine: str
+    engine_version: str | None
+    roles: Mapping[str, str]
+    resolved_by: Mapping[str, str]
+    settings: Mapping[str, Any]
+    environment: Mapping[str, str]
+    argv: Sequence[str]
+    command: str
+    status: Status
+    p_works: float
+    predicted: Expected | None
+    why: tuple[Reason, ...]
+    verify: tuple[str, ...]
+    cost_min: float
+    gain: float | None
+    kind: str
+    teaches: str | None = None
+    measured: tuple[Expected, ...] = ()
+    equal_to: tuple[int, ...] = ()
+    settled: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Avoided:
+    """An alternative that is known bad, suspect or disputed, with the finding of ``check`` behind it."""
+
+    engine: str | None
+    roles: Mapping[str, str]
+    settings: Mapping[str, Any]
+    verdict: str
+    finding: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """The whole answer to one question."""
+
+    query: Json
+    assumed: Mapping[str, str]
+    unknown: tuple[str, ...]
+    picks: tuple[Pick, ...]
+    avoid: tuple[Avoided, ...]
+    equal: tuple[Reason, ...] = ()
+    measured: tuple[Expected, ...] = ()
+    diagnosis: tuple[Reason, ...] = ()
+    abstained: str | None = None
+    would_change_this: tuple[str, ...] = ()
+
+
+def to_wire(answer: Recommendation) -> Json:
+    """The JSON object of ``recommend --json``."""
+    return {
+        "schema": SCHEMA,
+        "query": answer.query,
+        "assumed": dict(answer.assumed),
+        "unknown": list(answer.unknown),
+        "picks": [_pick(rank, pick) for rank, pick in enumerate(answer.picks, 1)],
+        "avoid": [_avoided(one) for one in answer.avoid],
+        "equal": [_reason(one) for one in answer.equal],
+        "measured": [_expected(one) for one in answer.measured],
+        "diagnosis": [_reason(one) for one in answer.diagnosis],
+        "abstained": answer.abstained,
+        "would_change_this": list(answer.would_change_this),
+    }
+
+
+def _pick(rank: int, pick: Pick) -> Json:
+    return {
+        "rank": rank,
+        "engine": pick.engine,
+        "engine_version": pick.engine_version,
+        "roles": dict(pick.roles),
+        "settings": dict(pick.settings),
+        "environment": dict(pick.environment),
+        "command": pick.command,
+        "argv": list(pick.argv),
+        "status": pick.status,
+        "p_works": round(pick.p_works, 3),
+        "predicted": None if pick.predicted is None else _expected(pick.predicted),
+        "measured": [_expected(one) for one in pick.measured],
+        "why": [_reason(one) for one in pick.why],
+        "verify": list(pick.verify),
+        "cost_min": round(pick.cost_min, 1),
+        "gain": None if pick.gain is None else round(pick.gain, 3),
+        "kind": pick.kind,
+        "teaches": pick.teaches,
+        "equal_to": list(pick.equal_to),
+    }
+
+
+def _reason(reason: Reason) -> Json:
+    return {"text": reason.text, "evidence": list(reason.evidence)}
+
+
+def _expected(one: Expected) -> Json:
+    return {
+        "metric": one.metric,
+        "value": significant(one.value),
+        "low": significant(one.low),
+        "high": significant(one.high),
+        "level": one.level,
+        "basis": one.basis,
+        "evidence": list(one.evidence),
+        "date": one.date,
+    }
+
+
+def significant(value: float, digits: int = 3) -> float:
+    """A number cut to the digits that its interval can carry."""
+    return float(f"{value:.{digits}g}")
+
+
+def _avoided(one: Avoided) -> Json:
+    finding = {key: value for key, value in one.finding.items() if key not in ("roles", "settings")}
+    return {
+        "engine": one.engine,
+        "roles": dict(one.roles),
+        "settings": dict(one.settings),
+        "verdict": one.verdict,
+        **finding,
+    }
