@@ -1,0 +1,146 @@
+"""Who was measured: names of GPUs, models, engines and parallel widths as any source prints them.
+
+Owns turning printed names into the words of ``kb.model`` and building experiments and readings from them.
+Must not know any file format. A name that the vocabulary does not know is kept as printed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ingest.bench import names
+from ingest.sources import Source
+from kb.model import (
+    Backend,
+    Experiment,
+    Hardware,
+    Measurement,
+    Model,
+    Outcome,
+    Reading,
+    Telemetry,
+    Warning,  # noqa: A004
+)
+
+_COUNTED = re.compile(r"^(?P<count>\d{1,3})\s*[x×*]\s*(?P<name>.+)$", re.IGNORECASE)
+_COUNT_AFTER = re.compile(
+    r"^(?P<name>.+?)\s*(?:\([x×](?P<a>\d{1,3})\)|[x×]\s?(?P<b>\d{1,3}))$", re.IGNORECASE
+)
+
+
+@dataclass(slots=True)
+class Facts:
+    """What a source says about the server that was measured. Everything may be unknown.
+
+    ``settings`` uses common names (tp, pp, ep, dp, kv_dtype, …) or an engine's own.
+    """
+
+    model: str | None = None
+    gpu: str | None = None
+    gpu_count: int | None = None
+    engine: str | None = None
+    engine_version: str | None = None
+    quantization: str | None = None
+    driver: str | None = None
+    cuda: str | None = None
+    started: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    dependencies: dict[str, str] = field(default_factory=dict)
+    warnings: list[Warning] = field(default_factory=list)
+
+    def key(self) -> str:
+        """Equal for facts that describe the same server."""
+        named = {name: getattr(self, name) for name in self.__slots__ if name != "warnings"}
+        return repr({k: sorted(v.items(), key=str) if isinstance(v, dict) else v for k, v in named.items()})
+
+
+def experiment(facts: Facts, measurements: Iterable[Measurement]) -> Experiment:
+    """An experiment with an unknown server start, from what a benchmark says about it."""
+    engine = names.engine(facts.engine)
+    return Experiment(
+        hardware=hardware(facts),
+        model=model(facts.model, facts.quantization),
+        backend=Backend(
+            engine=engine,
+            engine_version=facts.engine_version,
+            settings=names.settings(engine, facts.settings),
+            environment=facts.environment,
+            dependencies=facts.dependencies,
+        ),
+        outcome=Outcome(warnings=tuple(facts.warnings)),
+        measurements=tuple(measurements),
+        started=facts.started,
+    )
+
+
+def hardware(facts: Facts) -> Hardware:
+    """Hardware from a printed GPU name, with a count in it ("8x H100", "H100 (x8)") taken apart."""
+    if facts.gpu is None:
+        return Hardware(count=facts.gpu_count, driver=facts.driver, cuda=facts.cuda)
+    count, printed = split_count(facts.gpu)
+    known = names.gpu(printed)
+    return Hardware(
+        gpu=known.name if known else printed,
+        arch=known.arch if known else names.arch(printed),
+        memory_gib=known.memory_gib if known else None,
+        count=facts.gpu_count if facts.gpu_count is not None else count,
+        driver=facts.driver,
+        cuda=facts.cuda,
+    )
+
+
+def split_count(printed: str) -> tuple[int | None, str]:
+    """(count, name) of "8x NVIDIA H100", "NVIDIA H100 (x8)", or (None, name)."""
+    text = " ".join(printed.split())
+    found = _COUNTED.match(text)
+    if found:
+        return int(found["count"]), found["name"].strip()
+    after = _COUNT_AFTER.match(text)
+    if after:
+        return int(after["a"] or after["b"]), after["name"].strip()
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > 1 and len(set(parts)) == 1:
+        return len(parts), parts[0]
+    return None, text
+
+
+def model(printed: str | None, quantization: str | None = None) -> Model:
+    """A model by the name a source prints, with what the catalog knows about it."""
+    entry = names.model(printed)
+    return Model(
+        name=printed,
+        id=getattr(entry, "id", None),
+        family=getattr(entry, "family", None),
+        architecture=getattr(entry, "architecture", None),
+        quantization=quantization or names.quantization(printed),
+    )
+
+
+def grouped(pairs: Sequence[tuple[Facts, Measurement]]) -> tuple[Experiment, ...]:
+    """One experiment for each distinct server among (facts, measurement) pairs, in order of appearance."""
+    groups: dict[str, tuple[Facts, list[Measurement]]] = {}
+    for facts, measurement in pairs:
+        groups.setdefault(facts.key(), (facts, []))[1].append(measurement)
+    return tuple(experiment(facts, measurements) for facts, measurements in groups.values())
+
+
+def benchmark(source: Source, form: str, experiments: Iterable[Experiment], **fields: Any) -> Reading:
+    """A benchmark's reading; ``partial`` where there are problems.
+
+    ``fields`` are further fields of ``Reading`` (tool, kind, problems, lines, extra …), and ``rows``:
+    how many rows a table held.
+    """
+    rows = fields.pop("rows", None)
+    problems = tuple(fields.pop("problems", ()))
+    return Reading(
+        **{"kind": "benchmark", "status": "partial" if problems else "parsed"} | fields,
+        path=str(source.path),
+        format=form,
+        experiments=tuple(experiments),
+        telemetry=None if rows is None else Telemetry(rows=rows),
+        problems=problems,
+    )

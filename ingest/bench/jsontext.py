@@ -1,0 +1,178 @@
+"""JSON as people's tools leave it: appended, cut, with NaN, duplicate keys, a BOM, or UTF-16.
+
+Owns getting every readable document out of a source, with what could not be read. Must not know what any
+document means.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ingest.formats import Unreadable
+from ingest.sources import Source
+from kb.model import Problem
+
+_LONG_ARRAY = re.compile(r"\[[\d\s.,eE+\-\[\]nulNaInfty]{65536,}\]")
+_BIG_TEXT = 16 << 20
+_SPACE = re.compile(r"[\s,\x1e]*")
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]', re.DOTALL)
+_CLOSERS = {"{": "}", "[": "]"}
+
+
+@dataclass(slots=True)
+class Documents:
+    """JSON documents of one source in file order: (1-based line where each starts, value)."""
+
+    found: list[tuple[int, Any]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def first(self) -> Any:
+        """The first document's value, or ``None``."""
+        return self.found[0][1] if self.found else None
+
+    def objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """(line, object) for every object: a top-level one, or an element of a top-level array."""
+        for line, value in self.found:
+            if isinstance(value, dict):
+                yield line, value
+            elif isinstance(value, list):
+                yield from ((line, one) for one in value if isinstance(one, dict))
+
+
+def load(source: Source) -> Documents:
+    """Every JSON document in a source. Raises ``Unreadable`` when there is none."""
+    text = source.text.lstrip("\ufeff")
+    if len(text) > _BIG_TEXT:
+        text = _LONG_ARRAY.sub("[]", text)
+    reader = _Reader(text)
+    reader.read_all()
+    if not reader.out.found:
+        where = reader.out.problems[0].what if reader.out.problems else "the file is empty"
+        raise Unreadable(f"no JSON document could be read: {where}")
+    return reader.out
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.out = Documents()
+        self._decoder = json.JSONDecoder(
+            object_pairs_hook=self._pairs, parse_constant=self._constant, strict=False
+        )
+        self._noted: set[str] = set()
+
+    def read_all(self) -> None:
+        position, line = 0, 1
+        while True:
+            start = _SPACE.match(self.text, position).end()  # type: ignore[union-attr]
+            line += self.text.count("\n", position, start)
+            if start >= len(self.text):
+                return
+            end = self._read_one(start, line)
+            line += self.text.count("\n", start, end)
+            position = end
+
+    def _read_one(self, start: int, line: int) -> int:
+        """Reads the document at ``start``; where it is broken, what can be saved; returns where to go on."""
+        try:
+            value, end = self._decoder.raw_decode(self.text, start)
+        except RecursionError:
+            self._problem(line, "nested too deeply to be read")
+            return len(self.text)
+        except ValueError as error:
+            return self._skip_broken(start, line, error)
+        if isinstance(value, dict | list):
+            self.out.found.append((line, value))
+            return end
+        self._note(line, "text between the JSON documents was left out")
+        return self._end_of_line(end)
+
+    def _skip_broken(self, start: int, line: int, error: ValueError) -> int:
+        stop = self._end_of_line(start)
+        rest = self.text[stop:].strip()
+        if self.text[start] not in "{[":
+            self._note(line, "text between the JSON documents was left out")
+            return stop
+        reason = getattr(error, "msg", str(error))
+        broken_line = line + self.text.count("\n", start, getattr(error, "pos", start))
+        if rest[:1] == "{" and self.text[start:stop].strip()[:2] != "{":
+            self._problem(line, f"this line is not valid JSON ({reason}); it was left out")
+            return stop
+        return self._save_cut(start, broken_line, reason)
+
+    def _save_cut(self, start: int, line: int, reason: str) -> int:
+        mended = close_cut(self.text[start:])
+        try:
+            value = self._decoder.decode(mended)
+        except (ValueError, RecursionError):
+            self._problem(line, f"not valid JSON ({reason})")
+            return len(self.text)
+        self._problem(
+            line, f"the JSON breaks off or is broken here ({reason}); what stands before it was read"
+        )
+        if value:
+            self.out.found.append((line, value))
+        return len(self.text)
+
+    def _end_of_line(self, position: int) -> int:
+        stop = self.text.find("\n", position)
+        return len(self.text) if stop < 0 else stop + 1
+
+    def _pairs(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) != len(pairs):
+            names = [name for name, _ in pairs]
+            twice = sorted({name for name in names if names.count(name) > 1})
+            self._note(None, f"the key {twice[0]!r} stands more than once in an object; the last one counts")
+        return value
+
+    def _constant(self, name: str) -> float | None:
+        if name == "NaN":
+            self._note(None, "NaN stands where a number is expected; read as not measured")
+            return None
+        return -math.inf if name.startswith("-") else math.inf
+
+    def _note(self, line: int | None, what: str) -> None:
+        if what not in self._noted:
+            self._noted.add(what)
+            self._problem(line, what)
+
+    def _problem(self, line: int | None, what: str) -> None:
+        self.out.problems.append(Problem(line=line, what=what))
+
+
+def close_cut(text: str) -> str:
+    """A cut JSON text up to its last whole value, closed. Returns ``{}`` when nothing whole is left."""
+    stack: list[str] = []
+    whole, closers = 0, ""
+    for found in _TOKEN.finditer(text):
+        mark = found[0]
+        if mark in _CLOSERS:
+            stack.append(_CLOSERS[mark])
+            whole, closers = found.end(), "".join(reversed(stack))
+        elif mark in "}]":
+            if not stack or stack.pop() != mark:
+                break
+            whole, closers = found.end(), "".join(reversed(stack))
+        elif mark == ",":
+            whole, closers = found.start(), "".join(reversed(stack))
+    return text[:whole] + closers or "{}"
+
+
+def looks_like_json(head: str) -> bool:
+    """Whether a text starts as a JSON object or array."""
+    return head.lstrip("\ufeff \t\r\n")[:1] in ("{", "[")
+
+
+_TOP_KEY = re.compile(r'"((?:[^"\\]|\\.){1,80})"\s*:')
+
+
+def keys_in(head: str, limit: int = 400) -> set[str]:
+    """Names used as keys in the start of a JSON text, at any depth (cheap: for sniffing)."""
+    return {found[1] for _, found in zip(range(limit), _TOP_KEY.finditer(head), strict=False)}

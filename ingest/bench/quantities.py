@@ -1,0 +1,187 @@
+"""Labels of measures to agreed metric names and units.
+
+Owns the grammar: a label in any of the usual spellings ("P99 TTFT (ms)", ``median_ttft``, ``ttft_s_p50``,
+"Output token throughput (tok/s)") is a statistic, a quantity and a unit. Must not know any file format.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A metric's agreed name and the factor that turns the label's unit into the name's own.
+
+    ``unit_stated`` is false where the label names no unit (a bare ``ttft``): the factor then assumes seconds
+    for latencies. ``loose`` is true where the label leaves the definition open (a throughput that may count
+    input tokens, a latency without a statistic), so that the source's own name must be kept.
+    """
+
+    name: str
+    factor: float = 1.0
+    unit_stated: bool = True
+    loose: bool = False
+
+
+_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+(?:\.\d+)?|%|µ")
+_LABELS = json.loads(Path(__file__).with_name("labels.json").read_text(encoding="utf-8"))
+_TIME_FACTORS: dict[str, float] = _LABELS["time_units"]
+_STATISTICS: dict[str, str] = _LABELS["statistics"]
+_TOKEN_RATE = re.compile("|".join(_LABELS["token_rate"]))
+_REQUEST_RATE = re.compile("|".join(_LABELS["request_rate"]))
+_INPUT = re.compile(r"\b(?:input|in|prompt|prefill|pp|inp|ingest|isl|eingabe)\b")
+_OUTPUT = re.compile(
+    r"\b(?:output|out|generated|generation|gen|decode|decoding|completion|tg|new|osl|ausgabe|generate)\b"
+)
+_TOTAL = re.compile(r"\b(?:total|overall|combined|input output|in out)\b")
+_PER_GPU = re.compile(r"\b(?:per )?(?:gpu|gpus|device|chip|card|accelerator)\b")
+_PER_USER = re.compile(r"\b(?:per )?(?:user|users|request|req|stream|seq|sequence|slot|client|session)\b")
+_COUNT_PATTERNS = tuple((name, re.compile("|".join(any_of))) for name, any_of in _LABELS["counts"].items())
+_LATENCY_PATTERNS = tuple(
+    (name, re.compile("|".join(any_of))) for name, any_of in _LABELS["latencies"].items()
+)
+
+
+def labels(group: str) -> dict[str, Any]:
+    """One group of labels.json, where the spellings of labels stand as data."""
+    found: dict[str, Any] = _LABELS[group]
+    return found
+
+
+def words_of(label: str) -> str:
+    """The label as lower-case words with single blanks: camel case and punctuation split, ``%`` kept."""
+    text = label.replace("μ", "µ").replace("²", "")
+    text = re.sub(r"(?<![A-Za-z])[Ee]2[Ee][Ll]?", " eel ", text)  # so that the digit does not split the word
+    text = re.sub(r"(?<![A-Za-z])[Pp]_?(\d+)", r"P\1", text)
+    words = [word.lower() for word in _WORD.findall(text)]
+    joined = re.sub(r"\bp (\d)", r"p\1", " ".join(words))
+    joined = re.sub(r"µ s\b", "µs", joined)
+    joined = re.sub(r"\bt s\b", "t s", joined)
+    return re.sub(r"\beel\b", "e2e", joined)
+
+
+@lru_cache(maxsize=4096)
+def understand(label: str) -> Quantity | None:
+    """The quantity a label names, or ``None`` when it names none."""
+    words = words_of(label)
+    if not words or len(words) > 120:
+        return None
+    return _rate(words) or _latency(words) or _count(words, label)
+
+
+def _statistic(words: str) -> tuple[str | None, str]:
+    """(statistic, words without it)."""
+    found = re.search(
+        r"\bp ?(\d{1,2}(?:\.\d+)?|100|999)\b|\b(\d{1,2}(?:\.\d+)?)(?: ?th| ?%)? percentile\b", words
+    )
+    if found:
+        number = (
+            (found[1] or found[2]).rstrip("0").rstrip(".")
+            if "." in (found[1] or found[2])
+            else found[1] or found[2]
+        )
+        return "p" + {"999": "99.9"}.get(number, number).replace(".", "_"), _without(words, found)
+    for word in words.split():
+        if word in _STATISTICS:
+            return _STATISTICS[word], re.sub(rf"\b{word}\b ?", "", words, count=1).strip()
+    return None, words
+
+
+def _without(words: str, found: re.Match[str]) -> str:
+    return re.sub(r"\s+", " ", words[: found.start()] + " " + words[found.end() :]).strip()
+
+
+def _latency(words: str) -> Quantity | None:
+    statistic, rest = _statistic(words)
+    for name, pattern in _LATENCY_PATTERNS:
+        found = pattern.search(rest)
+        if found:
+            factor = _time_factor(_without(rest, found) if name != "tpot_ms" else rest)
+            return Quantity(
+                f"{name}_{statistic or 'mean'}",
+                1e3 if factor is None else factor,
+                unit_stated=factor is not None,
+                loose=statistic is None,
+            )
+    return None
+
+
+def _time_factor(words: str) -> float | None:
+    for word in reversed(words.split()):
+        if word in _TIME_FACTORS:
+            return _TIME_FACTORS[word]
+    return None
+
+
+def _rate(words: str) -> Quantity | None:
+    if "accept" in words or "hit rate" in words or "error" in words:
+        return None
+    tokens, requests = bool(_TOKEN_RATE.search(words)), bool(_REQUEST_RATE.search(words))
+    if not tokens and not requests and "throughput" not in words and "durchsatz" not in words:
+        return None
+    if requests and not tokens:
+        return _request_rate(words)
+    return _token_rate(words)
+
+
+def _request_rate(words: str) -> Quantity:
+    per_gpu = "_per_gpu" if _PER_GPU.search(words) else ""
+    if "goodput" in words:
+        return Quantity("goodput_request_s" + per_gpu)
+    if "scheduled" in words or "configured" in words or "target" in words:
+        return Quantity("offered_request_s")
+    per_minute = bool(re.search(r"\b(?:minute|min)\b", words))
+    return Quantity("request_s" + per_gpu, 1 / 60 if per_minute else 1.0)
+
+
+def _token_rate(words: str) -> Quantity:
+    statistic, rest = _statistic(words)
+    scope, bare = _scope(rest)
+    direction = _direction(bare)
+    name = f"{direction}tok_s{scope}"
+    if "last" in words.split():
+        name = "last_" + name
+    if statistic == "max" and ("peak" in words.split() or "max" in words.split()):
+        name = "peak_" + name
+    elif statistic not in (None, "mean"):  # a distribution over requests, not the system's rate
+        name = f"{name}{'' if scope else '_per_user'}_{statistic}"
+    return Quantity(name, loose=not direction)
+
+
+def _scope(words: str) -> tuple[str, str]:
+    if _PER_GPU.search(words):
+        return "_per_gpu", _PER_GPU.sub("", words)
+    if _PER_USER.search(words):
+        return "_per_user", _PER_USER.sub("", words)
+    return "", words
+
+
+def _direction(words: str) -> str:
+    given, made = bool(_INPUT.search(words)), bool(_OUTPUT.search(words))
+    if (given and made) or (_TOTAL.search(words) and not given and not made):
+        return "total_"
+    return "output_" if made else "input_" if given else ""
+
+
+def _count(words: str, label: str) -> Quantity | None:
+    plain = re.sub(
+        r"\b(?:s|sec|seconds|secs|w|watts?|percent|pct|tokens per (?:step|iter))$| %$", "", words
+    ).strip()
+    for name, pattern in _COUNT_PATTERNS:
+        if pattern.fullmatch(words) or pattern.fullmatch(plain):
+            return Quantity(name, _count_factor(name, words, label))
+    return None
+
+
+def _count_factor(name: str, words: str, label: str) -> float:
+    if name == "duration_s":
+        factor = _time_factor(words)
+        return 1.0 if factor is None else factor / 1e3
+    percent = "%" in label or "percent" in words or "pct" in words
+    return 0.01 if percent and name in ("accuracy", "accept_rate", "cache_hit_rate") else 1.0

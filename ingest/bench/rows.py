@@ -1,0 +1,246 @@
+"""A row of named cells to a measurement: which cell names the server, which the load, which a result.
+
+Owns the reading of people's own tables, whether they stand in CSV, Markdown or JSON, and of tools whose
+labels follow the common grammar. Must not know any file format.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from ingest.bench import cells
+from ingest.bench.identity import Facts
+from ingest.bench.quantities import Quantity, labels, understand, words_of
+from kb.model import Measurement
+
+_TABLES = tuple(
+    (kind, tuple((key, re.compile("|".join(any_of))) for key, any_of in labels(kind).items()))
+    for kind in ("workload", "identity", "settings")
+)
+_TEXTUAL = {"dataset", "test", "model", "gpu", "engine", "engine_version", "quantization", "driver", "cuda"}
+_PLAIN_RATE = re.compile(r"qps|rps")
+
+
+@lru_cache(maxsize=4096)
+def place(label: str) -> tuple[str, str] | None:
+    """("workload" | "identity" | "settings", key) of a label, or ``None``."""
+    words = re.sub(r"^[#%] ", "", words_of(label))
+    words = re.sub(r"(?<=\w )in tokens?$", "tokens", words)
+    for kind, patterns in _TABLES:
+        for key, pattern in patterns:
+            if pattern.fullmatch(words):
+                return kind, key
+    if words in ("input output len", "input output length"):
+        return "workload", "input_output_len"
+    return None
+
+
+@dataclass(slots=True)
+class Row:
+    """What one row says; ``rest`` holds the cells that no rule placed."""
+
+    facts: Facts = field(default_factory=Facts)
+    workload: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, float | None] = field(default_factory=dict)
+    source_names: dict[str, str] = field(default_factory=dict)
+    rest: dict[str, Any] = field(default_factory=dict)
+
+    def measurement(self, client: str | None = None, line: int | None = None) -> Measurement:
+        """The row's point."""
+        return Measurement(
+            workload=self.workload,
+            metrics=self.metrics,
+            client=client,
+            line=line,
+            source_names=self.source_names,
+        )
+
+
+def read_row(record: Mapping[str, Any], units: Units | None = None, base: Facts | None = None) -> Row:
+    """A record's cells, each put in its place. ``units`` decides labels that state no unit."""
+    row = Row(facts=_copy(base))
+    stated = {label for label in record if understand(label) and not _plain_rate(label)}
+    for label, raw in record.items():
+        if isinstance(raw, dict | list) or not isinstance(label, str):
+            continue
+        _place_cell(row, label, raw, units or Units(), bool(stated - {label}))
+    _settle_direction(row)
+    return row
+
+
+def _place_cell(row: Row, label: str, raw: Any, units: Units, has_other_rates: bool) -> None:
+    where = place(label)
+    if where is None and _plain_rate(label) and has_other_rates:
+        where = ("workload", "request_rate")
+    if where is not None and not cells.is_nothing(raw) and _fits(where[1], raw):
+        _put(row, *where, raw)
+        return
+    quantity = understand(label)
+    cell = cells.read_cell(raw) if quantity else None
+    if quantity is None or cell is None:
+        if where is None and not cells.is_nothing(raw):
+            row.rest[label] = raw
+        return
+    _add_metric(row, label, quantity, cell, units)
+
+
+def _plain_rate(label: str) -> bool:
+    return bool(_PLAIN_RATE.fullmatch(words_of(label)))
+
+
+def _fits(key: str, raw: Any) -> bool:
+    """Text for what is named, a number for what is counted, so that ``vllm: true`` names no engine."""
+    if isinstance(raw, bool):
+        return key == "speculation"
+    if key in _TEXTUAL or key in ("kv_dtype", "moe_backend", "attention_backend", "speculation", "dtype"):
+        return isinstance(raw, str) or key in ("test", "engine_version", "driver", "cuda")
+    return cells.number(raw) is not None or str(raw).strip().lower() in ("inf", "trace")
+
+
+def _put(row: Row, kind: str, key: str, raw: Any) -> None:
+    value = cells.plain(raw) if isinstance(raw, str) else raw
+    if kind == "workload":
+        _put_workload(row, key, value)
+    elif kind == "settings":
+        row.facts.settings.setdefault(key, _maybe_number(value))
+    elif key == "gpu_count":
+        row.facts.gpu_count = row.facts.gpu_count or int(cells.number(value) or 0) or None
+    else:
+        setattr(row.facts, key, getattr(row.facts, key) or str(value))
+
+
+def _put_workload(row: Row, key: str, value: Any) -> None:
+    if key == "input_output_len":
+        row.workload |= {"input_len": cells.whole(value), "output_len": cells.whole(value)}
+    elif key in _TEXTUAL:
+        before = row.workload.get(key)
+        row.workload[key] = str(value) if before is None else f"{before} / {value}"
+    elif key == "request_rate":
+        row.workload.setdefault(key, rate(value))
+    else:
+        row.workload.setdefault(key, cells.whole(value))
+
+
+def rate(value: Any) -> float | int | str | None:
+    """A request rate: a number per second, ``"inf"``, or a word such as ``trace``."""
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    number = cells.whole(value)
+    return number if number is not None else (str(value).strip() or None if value is not None else None)
+
+
+def _maybe_number(value: Any) -> Any:
+    number = cells.whole(value) if isinstance(value, str) and re.fullmatch(r"[\d.]+", value) else None
+    return value if number is None else number
+
+
+def _add_metric(row: Row, label: str, quantity: Quantity, cell: cells.Cell, units: Units) -> None:
+    factor, name = units.factor(label, quantity, cell), quantity.name
+    if name in row.metrics:
+        if not quantity.loose:
+            row.rest[label] = cell.value
+        return
+    row.metrics[name] = cell.value * factor
+    if cell.spread is not None:
+        row.metrics[_spread_name(name)] = cell.spread * factor
+    if quantity.loose or not quantity.unit_stated:
+        row.source_names[name] = label
+
+
+def _spread_name(name: str) -> str:
+    return re.sub(r"_(?:mean|p50)$", "", name) + "_std"
+
+
+def _settle_direction(row: Row) -> None:
+    """A bare "tok/s" becomes output or total tokens: by arithmetic where the row allows it, else by the load.
+
+    People who sweep concurrency and write "tok/s" count generated tokens; the source's own name is kept.
+    """
+    for scope in ("", "_per_gpu", "_per_user"):
+        name = f"tok_s{scope}"
+        if name in row.metrics and scope == "":
+            _rename(row, name, _counted(row) or "output_tok_s")
+        elif name in row.metrics:
+            _rename(row, name, f"output_{name}")
+
+
+def _rename(row: Row, old: str, new: str) -> None:
+    if new in row.metrics or (new == "output_tok_s" and not row.workload):
+        return
+    row.metrics = {new if name == old else name: value for name, value in row.metrics.items()}
+    if old in row.source_names:
+        row.source_names[new] = row.source_names.pop(old)
+
+
+def _counted(row: Row) -> str | None:
+    """Which tokens a bare throughput counts, where lengths, width and time decide it."""
+    made = row.workload.get("output_len")
+    given = row.workload.get("input_len")
+    width = row.workload.get("batch_size") or row.workload.get("concurrency") or row.workload.get("prompts")
+    seconds = (row.metrics.get("e2e_ms_mean") or 0) / 1e3
+    measured = row.metrics["tok_s"]
+    totals = row.metrics.get("total_tokens")
+    if totals and row.metrics.get("duration_s") and measured:
+        seconds, width, given, made = row.metrics["duration_s"] or 0, 1, totals, 0
+    if not (made is not None and given and width and seconds and measured):
+        return None
+    for name, count in (("output_tok_s", made), ("total_tok_s", made + given)):
+        if abs(width * count / seconds - measured) < 0.05 * measured:
+            return name
+    return None
+
+
+def _copy(base: Facts | None) -> Facts:
+    if base is None:
+        return Facts()
+    return replace(base, settings=dict(base.settings), environment=dict(base.environment),
+                   dependencies=dict(base.dependencies), warnings=list(base.warnings))  # fmt: skip
+
+
+@dataclass(slots=True)
+class Units:
+    """Units of labels that state none, decided once for a whole table by the size of its values.
+
+    A latency per token of a second and more, or a first token after half a minute at the median, is taken for
+    milliseconds; everything else for seconds. What was decided is said in ``notes``.
+    """
+
+    decided: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, records: Iterable[Mapping[str, Any]]) -> Units:
+        """Decide for every unitless latency label of some records."""
+        values: dict[str, list[float]] = {}
+        for record in records:
+            for label, raw in record.items():
+                quantity = understand(label) if isinstance(label, str) else None
+                cell = cells.read_cell(raw) if quantity and not quantity.unit_stated else None
+                if cell is not None and not isinstance(raw, bool):
+                    values.setdefault(label, []).append(cell.value)
+        units = cls()
+        for label, seen in values.items():
+            units._decide(label, sorted(seen))
+        return units
+
+    def _decide(self, label: str, seen: list[float]) -> None:
+        quantity, middle = understand(label), seen[len(seen) // 2]
+        limit = 1.0 if quantity and quantity.name.startswith(("tpot", "itl")) else 30.0
+        limit = 600.0 if quantity and quantity.name.startswith("e2e") else limit
+        self.decided[label] = 1.0 if middle >= limit else 1e3
+        unit = "milliseconds" if middle >= limit else "seconds"
+        self.notes.append(f"{label!r} states no unit; read as {unit} (median {middle:g})")
+
+    def factor(self, label: str, quantity: Quantity, cell: cells.Cell) -> float:
+        """The factor for one cell: the label's unit, else the cell's own, else what was decided."""
+        if quantity.unit_stated:
+            return quantity.factor
+        own = re.match(r"(ms|s|sec|us|µs)\b", cell.rest)
+        if own:
+            return {"ms": 1.0, "s": 1e3, "sec": 1e3}.get(own[1], 1e-3)
+        return self.decided.get(label, quantity.factor)

@@ -1,0 +1,310 @@
+"""vLLM's benchmarks: ``vllm bench serve``, ``latency`` and ``throughput``, as printed and as JSON.
+
+Owns their marks and layouts. Must not read sweeps' CSV summaries, which are ordinary tables.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from ingest.bench import jsontext, serving
+from ingest.bench.identity import Facts, benchmark, experiment, grouped
+from ingest.formats import Format, Unreadable
+from ingest.sources import Source
+from kb.model import LineCount, Measurement, Problem, Reading
+
+_TOOL = "vllm bench serve"
+_SGLANG_MARKS = ("(retokenized):", "E2E Latency (ms):")
+_TRTLLM_MARKS = ("User throughput (tok/s):", "Request AR:")
+_SERVE_KEYS = {"request_throughput", "output_throughput", "total_token_throughput", "completed"}
+
+
+def _sniff_serve(source: Source) -> float:
+    head = source.head
+    if "Serving Benchmark Result" in head:
+        return 0.0 if any(mark in head for mark in (*_SGLANG_MARKS, *_TRTLLM_MARKS)) else 0.92
+    begun = "Namespace(" in head and ("bench_type='serve'" in head or "burstiness=" in head)
+    return 0.8 if begun and "Starting main benchmark run" in head else 0.0
+
+
+def _read_serve(source: Source) -> Reading:
+    lines = list(source.lines())
+    found = serving.blocks(lines)
+    if not found:
+        raise Unreadable(
+            "the benchmark began but no result table follows; it was stopped or its end is missing"
+        )
+    pairs = [_block(block) for block in found]
+    open_blocks = [block for block in found if not block.closed]
+    problems = [Problem(line=block.line, what="the result table is cut off") for block in open_blocks]
+    return benchmark(
+        source,
+        "vllm_bench_serve",
+        grouped(pairs),
+        tool=_TOOL,
+        problems=problems,
+        lines=_counted(len(lines), serving.client_lines(found)),
+    )
+
+
+def _block(block: serving.Block) -> tuple[Facts, Measurement]:
+    return serving.arguments_facts(block.arguments), serving.block_measurement(block, _TOOL)
+
+
+def _counted(total: int, used: int) -> LineCount:
+    return LineCount(total=total, understood=used, unknown=total - used)
+
+
+def _sniff_serve_json(source: Source) -> float:
+    if not jsontext.looks_like_json(source.head):
+        return 0.0
+    keys = jsontext.keys_in(source.head)
+    if "model_id" in keys and "tokenizer_id" in keys and ("num_prompts" in keys or "burstiness" in keys):
+        seconds = "median_ttft" in keys or "mean_ttft" in keys
+        return 0.0 if seconds else 0.93
+    serves = len(_SERVE_KEYS & keys) >= 3 and "mean_ttft_ms" in keys
+    return 0.7 if serves and "random_input_len" not in keys and "median_e2e_latency_ms" not in keys else 0.0
+
+
+def _read_serve_json(source: Source) -> Reading:
+    documents = jsontext.load(source)
+    pairs, problems = [], list(documents.problems)
+    for line, result in documents.objects():
+        if not _SERVE_KEYS & result.keys() and "input_sequence_throughput" not in result:
+            continue
+        pairs.append((serving.object_facts(result), serving.object_measurement(result, _TOOL, line)))
+    if not pairs:
+        raise Unreadable("no benchmark result among the JSON objects: none has a throughput")
+    return benchmark(source, "vllm_bench_serve_json", grouped(pairs), tool=_TOOL, problems=problems)
+
+
+_LATENCY_ROW = re.compile(
+    r"^Avg latency: (?P<mean>[\d.]+) seconds|^(?P<p>\d+)% percentile latency: (?P<v>[\d.]+) s"
+)
+
+
+def _sniff_latency(source: Source) -> float:
+    head = source.head
+    return 0.93 if "Avg latency: " in head and "% percentile latency: " in head else 0.0
+
+
+def _read_latency(source: Source) -> Reading:
+    metrics: dict[str, float | None] = {}
+    total, first = 0, None
+    for number, text in source.lines():
+        total = number
+        found = _LATENCY_ROW.match(text.strip())
+        if found:
+            first = first or number
+            name = "mean" if found["mean"] else f"p{found['p']}"
+            metrics[f"e2e_ms_{name}"] = float(found["mean"] or found["v"]) * 1e3
+    point = Measurement(
+        metrics=metrics,
+        client="vllm bench latency",
+        line=first,
+        source_names=dict.fromkeys(metrics, "latency of a whole batch"),
+    )
+    return benchmark(
+        source,
+        "vllm_bench_latency",
+        [experiment(Facts(), [point])],
+        tool="vllm bench latency",
+        lines=_counted(total, len(metrics)),
+    )
+
+
+def _sniff_latency_json(source: Source) -> float:
+    if not jsontext.looks_like_json(source.head):
+        return 0.0
+    keys = jsontext.keys_in(source.head)
+    return 0.93 if {"avg_latency", "percentiles"} <= keys or {"avg_latency", "latencies"} <= keys else 0.0
+
+
+def _read_latency_json(source: Source) -> Reading:
+    documents = jsontext.load(source)
+    pairs = [
+        (_model_of(one), _latency_point(one, line))
+        for line, one in documents.objects()
+        if "avg_latency" in one
+    ]
+    if not pairs:
+        raise Unreadable("no latency result: the JSON has no avg_latency")
+    return benchmark(
+        source,
+        "vllm_bench_latency_json",
+        grouped(pairs),
+        tool="vllm bench latency",
+        problems=documents.problems,
+    )
+
+
+def _latency_point(result: dict[str, Any], line: int) -> Measurement:
+    percentiles = result.get("percentiles")
+    seconds = {"mean": result["avg_latency"]} | {
+        f"p{key}": value for key, value in (percentiles if isinstance(percentiles, dict) else {}).items()
+    }
+    metrics = {f"e2e_ms_{k}": float(v) * 1e3 for k, v in seconds.items() if isinstance(v, int | float)}
+    known = dict.fromkeys(metrics, "latency of a whole batch")
+    return Measurement(metrics=dict(metrics), client="vllm bench latency", line=line, source_names=known)
+
+
+def _model_of(result: dict[str, Any]) -> Facts:
+    name = result.get("model_id")
+    return Facts(model=name if isinstance(name, str) else None)
+
+
+_THROUGHPUT_ROW = re.compile(
+    r"Throughput: (?P<req>[\d.]+) requests/s, (?P<total>[\d.]+) (?:total )?tokens/s"
+    r"(?:, (?P<out>[\d.]+) output tokens/s)?"
+)
+_TOTALS = re.compile(r"Total num (?P<kind>prompt|output) tokens:\s+(?P<n>\d+)")
+
+
+def _sniff_throughput(source: Source) -> float:
+    head = source.head
+    return 0.93 if _THROUGHPUT_ROW.search(head) and "Serving Benchmark Result" not in head else 0.0
+
+
+def _read_throughput(source: Source) -> Reading:
+    points: list[Measurement] = []
+    arguments: dict[str, Any] = {}
+    total = used = 0
+    for number, text in source.lines():
+        total = number
+        if "Namespace(" in text:
+            arguments = serving.namespace(text)
+        found, totals = _THROUGHPUT_ROW.search(text), _TOTALS.search(text)
+        used += bool(found or totals)
+        if found:
+            points.append(_throughput_point(found, number, arguments))
+        elif totals and points:
+            name = "input_tokens" if totals["kind"] == "prompt" else "output_tokens"
+            points[-1] = replace(points[-1], metrics={**points[-1].metrics, name: float(totals["n"])})
+    return benchmark(
+        source,
+        "vllm_bench_throughput",
+        [experiment(serving.arguments_facts(arguments), points)],
+        tool="vllm bench throughput",
+        lines=_counted(total, used),
+    )
+
+
+def _throughput_point(found: re.Match[str], line: int, arguments: dict[str, Any]) -> Measurement:
+    metrics: dict[str, float | None] = {
+        "request_s": float(found["req"]),
+        "total_tok_s": float(found["total"]),
+    }
+    if found["out"]:
+        metrics["output_tok_s"] = float(found["out"])
+    load = serving.arguments_workload(arguments)
+    return Measurement(workload=load, metrics=metrics, client="vllm bench throughput", line=line)
+
+
+def _sniff_throughput_json(source: Source) -> float:
+    if not jsontext.looks_like_json(source.head):
+        return 0.0
+    keys = jsontext.keys_in(source.head)
+    wanted = {"elapsed_time", "num_requests", "total_num_tokens", "tokens_per_second"}
+    return 0.93 if wanted <= keys else 0.0
+
+
+def _read_throughput_json(source: Source) -> Reading:
+    documents = jsontext.load(source)
+    pairs = [(_model_of(one), _throughput_object(one, line)) for line, one in documents.objects()]
+    return benchmark(
+        source,
+        "vllm_bench_throughput_json",
+        grouped(pairs),
+        tool="vllm bench throughput",
+        problems=documents.problems,
+    )
+
+
+_THROUGHPUT_KEYS = {
+    "elapsed_time": "duration_s",
+    "total_num_tokens": "total_tokens",
+    "requests_per_second": "request_s",
+    "tokens_per_second": "total_tok_s",
+    "num_requests": "completed",
+}
+
+
+def _throughput_object(result: dict[str, Any], line: int) -> Measurement:
+    metrics = {
+        name: float(result[key])
+        for key, name in _THROUGHPUT_KEYS.items()
+        if isinstance(result.get(key), int | float)
+    }
+    return Measurement(
+        workload={"prompts": result.get("num_requests")},
+        metrics=dict(metrics),
+        client="vllm bench throughput",
+        line=line,
+    )
+
+
+FORMATS = [
+    Format(
+        name="vllm_bench_serve",
+        kind="benchmark",
+        sniff=_sniff_serve,
+        read=_read_serve,
+        docs=(
+            "What `vllm bench serve` (older: `benchmark_serving.py`) prints: a table 50 wide per run, "
+            "found by its heading and read by label, from 0.6 to today. Several tables in a file are "
+            "several points; the dump of the client's arguments before a table gives model, lengths, rate "
+            "and concurrency. A table that breaks off is read as far as it goes, and said to be cut."
+        ),
+    ),
+    Format(
+        name="vllm_bench_serve_json",
+        kind="benchmark",
+        sniff=_sniff_serve_json,
+        read=_read_serve_json,
+        docs=(
+            "The file of `vllm bench serve --save-result` or `--append-result`: one object per run. "
+            "Arrays of single requests (`--save-detailed`) are skipped. Latencies are in ms by their key "
+            "names. The file names the model, never the GPU or the engine: an OpenAI back end proves no "
+            "engine."
+        ),
+    ),
+    Format(
+        name="vllm_bench_latency",
+        kind="benchmark",
+        sniff=_sniff_latency,
+        read=_read_latency,
+        docs=(
+            "What `vllm bench latency` prints. Its seconds are those of a whole batch; they become "
+            "`e2e_ms_*` with that said in `source_names`."
+        ),
+    ),
+    Format(
+        name="vllm_bench_latency_json",
+        kind="benchmark",
+        sniff=_sniff_latency_json,
+        read=_read_latency_json,
+        docs=(
+            "The JSON of `vllm bench latency`: `avg_latency` and percentiles in seconds, for a whole batch."
+        ),
+    ),
+    Format(
+        name="vllm_bench_throughput",
+        kind="benchmark",
+        sniff=_sniff_throughput,
+        read=_read_throughput,
+        docs=(
+            "The last line of `vllm bench throughput`. Old releases print one number, which counts input "
+            "and output tokens: it becomes `total_tok_s`. The estimate of the progress bar is not a "
+            "result."
+        ),
+    ),
+    Format(
+        name="vllm_bench_throughput_json",
+        kind="benchmark",
+        sniff=_sniff_throughput_json,
+        read=_read_throughput_json,
+        docs=("The JSON of `vllm bench throughput`; `tokens_per_second` counts input and output tokens."),
+    ),
+]
