@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ingest.gpu_columns import Column
 from kb.model import GpuTrace
@@ -120,13 +121,13 @@ class GpuTally:
     reasons: dict[bool, Counter[str]] = field(default_factory=lambda: {True: Counter(), False: Counter()})
     vague: set[str] = field(default_factory=set)
 
-    def add(self, sample: Mapping[str, float], reasons: Iterable[str] = ()) -> None:
-        """One sample: metric -> value in our units, and the throttle reasons active in it."""
+    def add(self, sample: Mapping[str, float], reasons: Mapping[str, int]) -> None:
+        """One sample: metric -> value in our units; throttle reason -> 1 if active in it, 0 if not."""
         busy = sample.get("utilization_pct", 0.0) >= BUSY_UTILIZATION_PCT
         self.rows[busy] += 1
         for metric, value in sample.items():
             self.count(busy, metric, {value: 1})
-        self.reasons[busy].update(reasons)
+        self.count_reasons(busy, reasons)
 
     def count(self, busy: bool, metric: str, values: Mapping[float, int]) -> None:
         """Samples of one metric, value -> how often; the caller counts rows itself."""
@@ -210,3 +211,26 @@ def vague_roles(columns: Iterable[Column]) -> set[str]:
 
 def _short(value: float) -> float:
     return round(value, 3)
+
+
+class Cards:
+    """Tallies by card, for formats that tell one sample of one card at a time."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[str, GpuTally] = {}
+        self.rows = 0
+
+    def add(
+        self,
+        key: str,
+        sample: Mapping[str, float | None],
+        reasons: Mapping[str, int] | None = None,
+        **who: Any,
+    ) -> None:
+        """One sample of one card; ``who`` are its index, name, uuid; reasons map to 1 (active) or 0."""
+        tally = self.by_key.get(key)
+        if tally is None:
+            tally = self.by_key[key] = GpuTally(**who)
+        self.rows += 1
+        known = {metric: value for metric, value in sample.items() if value is not None}
+        tally.add(known, reasons or {})

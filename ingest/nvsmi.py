@@ -1,0 +1,123 @@
+"""What ``nvidia-smi -q`` says of one card, as text or as XML: one tree of names, so one table reads both.
+
+Owns the paths (lower case, ``_`` for blanks, joined by ``/``) and their metrics. Must not parse either form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ingest.gpu_csv import to_number
+from ingest.machine import hardware, known
+from ingest.tally import Cards
+from kb.model import Hardware
+
+_POWER = ("gpu_power_readings", "power_readings")
+_METRICS: Mapping[str, tuple[str, ...]] = {
+    "memory_total_mib": ("fb_memory_usage/total",),
+    "memory_used_mib": ("fb_memory_usage/used",),
+    "memory_free_mib": ("fb_memory_usage/free",),
+    "memory_reserved_mib": ("fb_memory_usage/reserved",),
+    "utilization_pct": ("utilization/gpu_util", "utilization/gpu"),
+    "memory_utilization_pct": ("utilization/memory_util", "utilization/memory"),
+    "temperature_c": ("temperature/gpu_temp", "temperature/gpu_current_temp"),
+    "memory_temperature_c": ("temperature/memory_temp", "temperature/memory_current_temp"),
+    "power_w": tuple(
+        f"{group}/{name}"
+        for group in _POWER
+        for name in ("power_draw", "average_power_draw", "instantaneous_power_draw", "instant_power_draw")
+    ),
+    "power_limit_w": tuple(
+        f"{group}/{name}"
+        for group in _POWER
+        for name in ("current_power_limit", "power_limit", "enforced_power_limit")
+    ),
+    "sm_clock_mhz": ("clocks/sm_clock", "clocks/sm"),
+    "memory_clock_mhz": ("clocks/mem_clock", "clocks/memory"),
+    "sm_clock_max_mhz": ("max_clocks/sm_clock", "max_clocks/sm"),
+    "fan_pct": ("fan_speed",),
+}
+_REASON = re.compile(
+    r"clocks_(?:event|throttle)_reasons/(?:\w+/)?(?:clocks_(?:event|throttle)_reason_)?(\w+)$"
+)
+_KEPT = (
+    "product_architecture", "product_brand", "performance_state", "mig_mode/current", "mig_mode/current_mig",
+    "addressing_mode", "persistence_mode", "vbios_version", "compute_mode", "gpu_recovery_action",
+    "fabric/state", "ecc_mode/current_ecc", "ecc_mode/current",
+)  # fmt: skip
+
+
+def path_word(name: str) -> str:
+    """A name of the text form as a path element of the XML form (``GPU Power Readings`` ->
+    ``gpu_power_readings``).
+    """
+    return re.sub(r"[^a-z0-9]+", "_", name.strip().lower()).strip("_")
+
+
+class Machine:
+    """Cards of one or more ``-q`` reports and the facts around them."""
+
+    def __init__(self) -> None:
+        self.cards = Cards()
+        self.names: dict[str, str | None] = {}
+        self.facts: dict[str, str] = {}
+        self.kept: dict[str, dict[str, Any]] = {}
+        self.first = self.last = ""
+
+    def add(self, bus: str, fields: Mapping[str, str]) -> None:
+        """One card of one report: path -> value as printed."""
+        sample = {metric: _first_number(fields, paths, metric) for metric, paths in _METRICS.items()}
+        name = known(fields.get("product_name"))
+        index = fields.get("minor_number", "")
+        uuid = known(fields.get("uuid") or fields.get("gpu_uuid"))
+        order = int(index) if index.isdigit() else len(self.names)
+        self.names.setdefault(bus, name)
+        who: dict[str, Any] = {"index": order, "name": name, "uuid": uuid}
+        self.cards.add(bus, sample, _reasons(fields), **who)
+        self.kept[bus] = {"bus_id": bus} | _details(fields)
+
+    def told(self, stamp: str | None, facts: Mapping[str, str | None]) -> None:
+        """What stands above the cards: time, driver, CUDA."""
+        self.last = known(stamp) or self.last
+        self.first = self.first or self.last
+        self.facts |= {key: word for key, value in facts.items() if (word := known(value))}
+
+    def hardware(self, count: int | None = None) -> Hardware:
+        """The machine's hardware; ``count`` is what the report says is attached."""
+        results = [one.result() for one in self.cards.by_key.values()]
+        totals = {one.metrics.get("memory_total_mib", {}).get("max") for one in results} - {None}
+        limits = {one.metrics.get("power_limit_w", {}).get("max") for one in results} - {None}
+        return hardware(
+            list(self.names.values()),
+            totals.pop() if len(totals) == 1 else None,
+            count=len(self.names) or count,
+            power_limit_w=limits.pop() if len(limits) == 1 else None,
+            driver=self.facts.get("driver"),
+            cuda=self.facts.get("cuda"),
+        )
+
+
+def _first_number(fields: Mapping[str, str], paths: tuple[str, ...], metric: str) -> float | None:
+    for path in paths:
+        value = to_number(fields.get(path, ""), metric)
+        if value is not None:
+            return value
+    return None
+
+
+def _reasons(fields: Mapping[str, str]) -> dict[str, int]:
+    found = {}
+    for path, value in fields.items():
+        named = _REASON.search(path)
+        if named and value in ("Active", "Not Active"):
+            found[_SAME.get(named[1], named[1])] = int(value == "Active")
+    return found
+
+
+_SAME = {"idle": "gpu_idle"}
+
+
+def _details(fields: Mapping[str, str]) -> dict[str, Any]:
+    return {path: word for path in _KEPT if (word := known(fields.get(path)))}
