@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kb.records import Condition, EvidenceOf, Instead, Match, Range, Record
+from kb.words import canonical_kernel
 
 Json = dict[str, Any]
 
@@ -88,11 +89,16 @@ def conditions(match: Match) -> Iterator[tuple[str, str | None, Condition]]:
 
 
 def _match(match: Match) -> Json:
-    rows = [
-        [name, key, one.model_dump(exclude_none=True, by_alias=True)] for name, key, one in conditions(match)
-    ]
+    rows = [[name, key, _condition(name, one)] for name, key, one in conditions(match)]
     divides = {} if match.divides is None else {"divides": match.divides.model_dump()}
     return {"when": rows, "mirror": list(match.mirror)} | divides
+
+
+def _condition(name: str, condition: Condition) -> Json:
+    row = condition.model_dump(mode="json", exclude_none=True, by_alias=True)
+    if name != "roles":
+        return row
+    return {key: [canonical_kernel(str(one)) for one in value] for key, value in row.items()}
 
 
 def _instead(one: Instead) -> Json:

@@ -1,7 +1,7 @@
 """What is known that bears on a question, as one value.
 
-Owns the gathering: reviewed records (compiled), and the user's own runs (the store's snapshot). Standard library
-only on the way; must not open the store itself and must not judge.
+Owns the gathering: reviewed records (compiled), and the user's own runs (the store's snapshot). Standard
+library only on the way; must not open the store itself and must not judge.
 """
 
 from __future__ import annotations

@@ -169,14 +169,12 @@ def _match_words(record: Record, number: int, match: Match) -> Iterator[Fault]:
 def _role_words(
     record: Record, place: tuple[str | int, ...], role: str, kernels: Iterable[Any]
 ) -> Iterator[Fault]:
-    if not words.roles():
-        return
     allowed = words.kernels_of(role)
     if allowed is None:
         yield _fault(record, place, f"unknown role {role!r}", ", ".join(sorted(words.roles())))
         return
     for kernel in kernels:
-        if kernel not in allowed:
+        if words.canonical_kernel(str(kernel)) not in allowed:
             yield _fault(record, place, f"{kernel!r} is no kernel of {role}", ", ".join(sorted(allowed)))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ENGINES = ("sglang", "vllm", "tensorrt-llm", "llama.cpp")
-_SCOPED = re.compile(r"^(draft|vision):")
+_SCOPED = re.compile(r"^(draft|vision|encoder):")
 
 
 def _part(name: str) -> Any | None:
@@ -25,26 +25,32 @@ def _part(name: str) -> Any | None:
 
 
 @cache
-def _kernels() -> dict[str, frozenset[str]]:
+def _table() -> dict[str, Any]:
     path = Path(__file__).parent / "vocab" / "kernels.json"
-    if not path.exists():
-        return {}
-    table = json.loads(path.read_text(encoding="utf-8"))
-    table = table.get("roles", table)
-    rows = {role: row.get("kernels", row) if isinstance(row, dict) else row for role, row in table.items()}
-    allowed = {role: frozenset(row) for role, row in rows.items() if isinstance(row, list | dict)}
-    both = allowed.get("attention.prefill", frozenset()) | allowed.get("attention.decode", frozenset())
-    return allowed | ({"attention": both} if both else {})
+    table: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return table
 
 
 def roles() -> tuple[str, ...]:
-    """Every role's name."""
-    return tuple(_kernels())
+    """Every role's name, groups (``attention``, ``dsa``) included."""
+    return (*_table()["roles"], *_table()["groups"])
+
+
+def phases(role: str) -> tuple[str, ...]:
+    """The roles behind a group's name (``attention`` → prefill and decode); any other role as it is."""
+    scope, colon, plain = role.rpartition(":")
+    return tuple(f"{scope}{colon}{one}" for one in _table()["groups"].get(plain, (plain,)))
+
+
+def canonical_kernel(name: str) -> str:
+    """A kernel's name for any of its aliases (``trtllm`` → ``trtllm-gen``); unknown ones as they are."""
+    return str(_table()["aliases"].get(name.strip().lower(), name.strip().lower()))
 
 
 def kernels_of(role: str) -> frozenset[str] | None:
-    """The kernels that can do a role (scopes ``draft:``, ``vision:`` allowed), None for an unknown role."""
-    return _kernels().get(_SCOPED.sub("", role))
+    """The kernels that can do a role (scopes such as ``draft:`` allowed), None for an unknown role."""
+    rows = [_table()["roles"].get(_SCOPED.sub("", one)) for one in phases(role)]
+    return None if None in rows else frozenset(kernel for row in rows for kernel in row)
 
 
 def known_engine(name: str) -> bool:

@@ -46,7 +46,7 @@ class Finding:
     """One thing that is known about a query. ``record`` is an id that ``kbctl explain`` takes.
 
     ``kind``: record | own-run | requirement. ``verdict``: known-bad | disputed | suspect | known-good.
-    ``instead`` as JSON shows it; ``evidence`` and ``conflicts`` rows with ref, kind, side, date, conditions, url.
+    ``instead`` as JSON shows it; ``evidence`` and ``conflicts`` rows: ref, kind, side, date, conditions, url.
     """
 
     record: str

@@ -1,9 +1,109 @@
-"""Commands of kb.cli.check (being built)."""
+"""``kbctl check``: would this launch command work?
+
+Owns the command's options and its exit status (1 only for known-bad). Understanding and weighing live in
+``recommend``.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
 import typer
+
+from kb.cli.options import AsJson, RecordDirs, StorePath, print_json
+
+if TYPE_CHECKING:
+    from recommend.question import Asked
+
+Gpu = Annotated[str | None, typer.Option("--gpu", help="GPU: arch (sm120), product, nickname, or auto.")]
+Gpus = Annotated[int | None, typer.Option("--gpus", help="Number of GPUs.")]
+ModelName = Annotated[str | None, typer.Option("--model", help="Model: hub id, path, or nickname.")]
+Quantization = Annotated[
+    str | None, typer.Option("--quantization", help="Weight quantization, e.g. nvfp4, fp8.")
+]
+Engine = Annotated[str | None, typer.Option("--engine", help="Engine, with ==VERSION where known.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Setting by flag dest, key=value; repeatable.")]
+Env = Annotated[list[str] | None, typer.Option("--env", help="Environment variable, K=V; repeatable.")]
+With = Annotated[
+    list[str] | None, typer.Option("--with", help="Component version, e.g. flashinfer=0.6.5; repeatable.")
+]
+Role = Annotated[
+    list[str] | None, typer.Option("--role", help="Kernel a log says was resolved, role=kernel; repeatable.")
+]
+Workload = Annotated[
+    list[str] | None, typer.Option("--workload", help="Workload, e.g. concurrency=64; repeatable.")
+]
+Command = Annotated[list[str] | None, typer.Argument(help="The launch command, after --.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
+    app.command()(check)
+
+
+def check(
+    command: Command = None,
+    gpu: Gpu = None,
+    gpus: Gpus = None,
+    model: ModelName = None,
+    quantization: Quantization = None,
+    engine: Engine = None,
+    settings: Set = None,
+    environment: Env = None,
+    dependencies: With = None,
+    roles: Role = None,
+    workload: Workload = None,
+    records: RecordDirs = None,
+    store: StorePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Would this launch command work? Exit status 1 when it is known not to."""
+    from kb.evidence import gather
+    from recommend.query import Asked, ask
+    from recommend.render import verdict as shape
+    from recommend.veto import judge
+
+    asked = Asked(
+        gpu=gpu,
+        gpus=gpus,
+        model=model,
+        quantization=quantization,
+        engine=engine,
+        settings=settings or (),
+        environment=environment or (),
+        dependencies=dependencies or (),
+        roles=roles or (),
+        workload=_workload(workload or []),
+        command=command or (),
+    )
+    query = ask(on_this_machine(asked))
+    evidence = gather(query, store, records or ())
+    answer = judge(query, evidence)
+    if as_json:
+        print_json(shape.as_json(query, answer))
+    else:
+        typer.echo(shape.as_text(query, answer))
+    for problem in evidence.problems:
+        typer.echo(f"kbctl: a record was left out: {problem}", err=True)
+    if answer.verdict == "known-bad":
+        raise typer.Exit(1)
+
+
+def on_this_machine(asked: Asked) -> Asked:
+    """The question with ``--gpu auto`` answered by nvidia-smi."""
+    if (asked.gpu or "").lower() != "auto":
+        return asked
+    from dataclasses import replace
+
+    from kb.cli.machine import local_gpus
+
+    name, count, driver = local_gpus()
+    return replace(
+        asked, gpu=name, gpus=asked.gpus or count, dependencies=(f"driver={driver}", *asked.dependencies)
+    )
+
+
+def _workload(texts: list[str]) -> dict[str, object]:
+    from recommend.query import pairs, value_of
+
+    return {key: value_of(text) for key, text in pairs(texts, "--workload").items()}

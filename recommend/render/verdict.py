@@ -1,0 +1,228 @@
+"""A verdict as the JSON object of ``check --json`` and as text for people.
+
+Owns the shapes only (schema ``kbctl.check/1``). Must not weigh anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from recommend.question import Query
+from recommend.render.plain import paste, row, rows, safe
+from recommend.veto import Finding, Verdict, how
+
+Json = dict[str, Any]
+_SHOWN = 3
+_EFFECTS = {
+    "wrong_output": "wrong output",
+    "accuracy_loss": "loss of accuracy",
+    "oom": "out of memory",
+}
+
+
+def as_json(query: Query, verdict: Verdict) -> Json:
+    """The stable object: fields are only ever added."""
+    return {
+        "schema": "kbctl.check/1",
+        "query": query_json(query),
+        "verdict": verdict.verdict,
+        "missing": list(verdict.missing),
+        "assumed": dict(verdict.assumed),
+        "findings": [finding_json(found) for found in verdict.findings],
+        "unknown_flags": [flag_json(one) for one in query.unknown_flags],
+        "unknown": list(verdict.unknown),
+        "resolved": {
+            role: {"kernel": one.kernel, "by": one.by, "gate": one.detail}
+            for role, one in verdict.resolved.items()
+        },
+        "fit": None,
+    }
+
+
+def query_json(query: Query) -> Json:
+    """The question as it was understood."""
+    hardware, model = query.hardware, query.model
+    return {
+        "gpu": hardware.gpu,
+        "arch": hardware.arch,
+        "gpus": hardware.count,
+        "cuda": hardware.cuda,
+        "driver": hardware.driver,
+        "topology": query.topology,
+        "model": model.name,
+        "model_id": model.id,
+        "family": model.family,
+        "quantization": query.quantization,
+        "kv_dtype": query.kv_dtype,
+        "engine": query.engine,
+        "engine_version": query.engine_version,
+        "components": {name: _version(one) for name, one in query.components.items()},
+        "settings": dict(query.settings),
+        "environment": dict(query.environment),
+        "requested": dict(query.requested),
+    }
+
+
+def _version(one: Any) -> str:
+    if isinstance(one, str):
+        return one
+    low, high = one
+    return f"{low or '?'}..{high or '?'}"
+
+
+def finding_json(found: Finding) -> Json:
+    """One finding, as ``check`` and the ``avoid`` list of ``recommend`` print it."""
+    return {
+        "record": found.record,
+        "kind": found.kind,
+        "verdict": found.verdict,
+        "title": found.title,
+        "effect": found.effect,
+        "stage": found.stage,
+        "status": found.status,
+        "cause": found.cause,
+        "signature": found.signature,
+        "applies_to": dict(found.applies_to),
+        "fixed_in": dict(found.fixed_in),
+        "instead": dict(found.instead),
+        "evidence": [dict(one) for one in found.evidence],
+        "conflicts": [dict(one) for one in found.conflicts],
+        "trust": found.trust,
+        "missing": list(found.missing),
+        "outcomes": [dict(one) for one in found.outcomes],
+    }
+
+
+def flag_json(one: tuple[str, str | None, str | None]) -> Json:
+    """A flag that the release does not have."""
+    flag, release, nearest = one
+    return {"flag": flag, "known_in": release, "nearest": nearest}
+
+
+def as_text(query: Query, verdict: Verdict) -> str:
+    """The answer for people: the verdict first, then why, what to do instead, and what it rests on."""
+    lines = [_headline(verdict)]
+    bad = [found for found in verdict.findings if found.verdict != "known-good"]
+    good = [found for found in verdict.findings if found.verdict == "known-good"]
+    for found in bad[:_SHOWN]:
+        lines += ["", *finding_lines(found)]
+    lines += _more("also", bad[_SHOWN:])
+    lines += _more("for it", good)
+    lines += ["", *context_lines(query, verdict)]
+    return "\n".join(lines).rstrip()
+
+
+def _headline(verdict: Verdict) -> str:
+    first = verdict.findings[0] if verdict.findings else None
+    said = {
+        "no-known-problem": "nothing is known against it",
+        "unknown": "too little is said or known to tell",
+        "known-good": safe(first.title) if first else "",
+    }
+    text = said.get(verdict.verdict) or (_shape(first) if first else "")
+    return f"{verdict.verdict.upper()}: {text}"
+
+
+def _shape(found: Finding) -> str:
+    effect = _EFFECTS.get(found.effect, found.effect)
+    stage = f" at {found.stage}" if found.stage else ""
+    return f"{effect}{stage}: {safe(found.title)}"
+
+
+def finding_lines(found: Finding) -> Iterator[str]:
+    """One finding as a block of labelled lines."""
+    yield f"[{found.verdict}] {_shape(found)}"
+    yield from row("why", found.cause)
+    yield from row("here", here(found))
+    yield from remedy_lines(found.instead)
+    yield from row("fixed in", ", ".join(f"{name} {version}" for name, version in found.fixed_in.items()))
+    yield from row("missing", "; ".join(found.missing))
+    yield from rows("evidence", [evidence_text(one) for one in found.evidence[:4]])
+    yield from rows("but", [evidence_text(one) for one in found.conflicts[:4]])
+    yield from row("trust", f"{found.trust}, {found.status}; all of it: kbctl explain {found.record}")
+
+
+def here(found: Finding) -> str:
+    """Why it speaks about this question."""
+    applies = found.applies_to
+    roles = [f"{role} = {kernel}" for role, kernel in (applies.get("roles") or {}).items()]
+    others = [name for name in applies.get("because") or () if not name.startswith("roles.")]
+    arch = f"{applies.get('arch')}{' (inherited from its sibling)' if applies.get('inherited') else ''}"
+    named = [
+        name.replace("settings.", "").replace("_", " ") for name in others if name not in ("arch", "engine")
+    ]
+    return "; ".join(filter(None, [arch, applies.get("engine"), *roles, ", ".join(named)]))
+
+
+def remedy_lines(instead: Mapping[str, Any], label: str = "do") -> Iterator[str]:
+    """What to do, as pasteable flags, with what it needs."""
+    if "none" in instead:
+        yield from row(label, instead["none"])
+        return
+    environment = " ".join(f"{key}={value}" for key, value in (instead.get("environment") or {}).items())
+    said = " ".join(filter(None, [environment, str(instead.get("flags") or "")]))
+    yield from paste(label, said)
+    roles = ", ".join(f"{role} = {kernel}" for role, kernel in (instead.get("roles") or {}).items())
+    needs = ", ".join(f"{name} {spec}" for name, spec in (instead.get("requires") or {}).items())
+    told = instead.get("text") or (f"needs {needs}" if needs else None)
+    if instead.get("text") and needs and not said:
+        told = instead["text"]
+    cites = ", ".join(instead.get("cites") or ())
+    notes = "; ".join(
+        filter(None, [roles and f"that is {roles}" if said else roles, told, cites and f"see {cites}"])
+    )
+    yield from row("" if said else label, notes)
+    for other in instead.get("others") or ():
+        yield from remedy_lines(other, "or")
+
+
+def evidence_text(one: Mapping[str, Any]) -> str:
+    """One source on one line: reference, kind, date, conditions, address."""
+    facts = ", ".join(filter(None, [one.get("kind"), one.get("date")]))
+    conditions = f": {one['conditions']}" if one.get("conditions") else ""
+    url = one.get("url")
+    return f"{one['ref']} ({facts}{conditions})" + (f" {url}" if url and url != one["ref"] else "")
+
+
+def _more(label: str, found: Sequence[Finding]) -> list[str]:
+    if not found:
+        return []
+    texts = [
+        f"{one.verdict}: {_shape(one) if one.effect != 'ok' else safe(one.title)} ({one.record})"
+        for one in found[:8]
+    ]
+    rest = len(found) - len(texts)
+    return ["", *rows(label, texts + ([f"and {rest} more (--json)"] if rest > 0 else []))]
+
+
+def context_lines(query: Query, verdict: Verdict) -> Iterator[str]:
+    """How the question was understood, what was assumed, and what nobody knows."""
+    yield from row("asked", _asked(query))
+    yield from rows(
+        "kernels", [f"{role} = {one.kernel} ({how(one)})" for role, one in sorted(verdict.resolved.items())]
+    )
+    yield from rows("assumed", [f"{name.replace('_', ' ')} {text}" for name, text in verdict.assumed.items()])
+    yield from rows("decides", verdict.missing)
+    yield from rows("unknown", verdict.unknown)
+    yield from rows("flags", [_flag_text(query, one) for one in query.unknown_flags])
+
+
+def _asked(query: Query) -> str:
+    hardware = query.hardware
+    count = f"{hardware.count}x " if hardware.count else ""
+    engine = " ".join(filter(None, [query.engine, query.engine_version]))
+    model = query.model.id or query.model.name
+    parts = [
+        f"{count}{hardware.gpu or hardware.arch or 'unknown GPU'}",
+        hardware.gpu and hardware.arch,
+        model,
+    ]
+    return ", ".join(filter(None, [*parts, query.quantization, engine]))
+
+
+def _flag_text(query: Query, one: tuple[str, str | None, str | None]) -> str:
+    flag, release, nearest = one
+    known = f"; {query.engine} {release} has it" if release else "; no catalogued release has it"
+    near = f"; nearest: {nearest}" if nearest else ""
+    return f"{flag} is unknown to {query.engine} {query.engine_version}{known}{near}"
