@@ -300,8 +300,7 @@ def twins(records: Iterable[Record]) -> Iterator[Fault]:
         names[record.id] = record
     for group in seen.values():
         for other in group[1:]:
-            if other.id != group[0].id:
-                verb = "repeats" if other.good == group[0].good else "contradicts"
+            if other.id != group[0].id and (verb := _relation(group[0], other)):
                 tip = (
                     "one record with both sides"
                     if verb == "contradicts"
@@ -310,16 +309,17 @@ def twins(records: Iterable[Record]) -> Iterator[Fault]:
                 yield _fault(other, ("match", 0), f"the match {verb} {group[0].id}", tip)
 
 
+def _relation(one: Record, other: Record) -> str | None:
+    """How two records of one match and one range stand to each other; None for different effects."""
+    if one.good != other.good:
+        return "contradicts"
+    effects = {outcome.effect for outcome in one.content.outcome}
+    return "repeats" if effects & {outcome.effect for outcome in other.content.outcome} else None
+
+
 def _fingerprint(record: Record, match: Match) -> str:
     spans = sorted(repr(one.model_dump(exclude_none=True)) for one in record.content.range)
-    effects = sorted({outcome.effect for outcome in record.content.outcome}) if not record.good else []
-    return repr(
-        (
-            match.model_dump(exclude_none=True, exclude={"mirror"}),
-            spans,
-            effects if record.good else effects[:1],
-        )
-    )
+    return repr((match.model_dump(exclude_none=True, exclude={"mirror"}), spans))
 
 
 RULES: tuple[Callable[[Record], Iterator[Fault]], ...] = (

@@ -290,6 +290,7 @@ def _schema_error(path: Path, line: int, toml: str, error: ValidationError) -> R
     place = tuple(part for part in first["loc"] if part not in ("any", "not", "none"))
     name = ".".join(str(part) for part in place)
     tip = "no such key here; see docs/records-format.md" if first["type"] == "extra_forbidden" else None
+    tip = _toml_tip(toml) if first["type"] == "missing" and len(place) == 1 else tip
     return RecordError(f"{name}: {first['msg']}", where=f"{path}:{line + locate(toml, place)}", tip=tip)
 
 

@@ -1,0 +1,105 @@
+"""Compiled records: cached, replaced whole, overlaid by private folders, and done without a cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_records import GOOD, write
+
+from kb import knowledge
+from kb.errors import KbctlError
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KBCTL_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "records").mkdir()
+    write(tmp_path / "records", GOOD)
+    return tmp_path / "records"
+
+
+def ids(loaded: knowledge.Knowledge) -> set[str]:
+    return {record["id"] for record in loaded.records}
+
+
+def test_what_ships_is_found_and_sound() -> None:
+    loaded = knowledge.load()
+    assert loaded.problems == ()
+    assert len(loaded.records) > 30
+
+
+def test_a_private_folder_wins_an_id(folder: Path) -> None:
+    write(folder, GOOD.replace("TRT-LLM-gen MoE kernels have", "Our own finding:"), "sm120-moe-trtllm-gen")
+    found = {record["id"]: record for record in knowledge.load([folder]).records}
+    assert found["sm120-moe-trtllm-gen"]["title"].startswith("Our own finding")
+    assert not found["sm120-moe-trtllm-gen"]["shipped"]
+
+
+def test_a_second_load_needs_neither_pydantic_nor_markdown(folder: Path, own_cache: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from kb import knowledge; "
+        f"print(len(knowledge.load([Path({str(folder)!r})]).records)); "
+        "print(sorted({'pydantic', 'markdown_it'} & set(sys.modules)))"
+    )
+
+    def run() -> list[str]:
+        environment = {**os.environ, "KBCTL_CACHE": str(own_cache)}
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        )
+        return done.stdout.splitlines()
+
+    first, second = run(), run()
+    assert first[0] == second[0]
+    assert first[1] == "['markdown_it', 'pydantic']"
+    assert second[1] == "[]"
+
+
+def test_a_changed_or_new_or_removed_file_is_seen(folder: Path) -> None:
+    before = knowledge.load([folder])
+    write(folder, GOOD, "another-one")
+    after = knowledge.load([folder])
+    assert ids(after) - ids(before) == {"another-one"}
+    assert before.stamp != after.stamp
+    (folder / "another-one.md").unlink()
+    assert ids(knowledge.load([folder])) == ids(before)
+
+
+@pytest.mark.parametrize("rubbish", [b"", b"{", b"[]", b'{"stamp": 1}', b"\xff\xfe"])
+def test_a_broken_cache_is_rebuilt(folder: Path, own_cache: Path, rubbish: bytes) -> None:
+    before = ids(knowledge.load([folder]))
+    for path in own_cache.iterdir():
+        path.write_bytes(rubbish)
+    assert ids(knowledge.load([folder])) == before
+    assert all(json.loads(path.read_bytes())["form"] == knowledge.FORM for path in own_cache.iterdir())
+
+
+def test_an_unwritable_cache_is_done_without(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocker = tmp_path / "a-file"
+    blocker.write_text("not a folder")
+    monkeypatch.setenv("KBCTL_CACHE", str(blocker / "below"))
+    assert "sm120-moe-trtllm-gen" in ids(knowledge.load([folder]))
+
+
+def test_a_broken_private_record_is_told_and_the_others_stay(folder: Path) -> None:
+    write(folder, GOOD.replace('effect = "crash"', 'effect = "explodes"'), "broken")
+    loaded = knowledge.load([folder])
+    assert "sm120-moe-trtllm-gen" in ids(loaded)
+    assert "broken.md" in loaded.problems[0]
+
+
+def test_a_missing_private_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(KbctlError, match="no such folder"):
+        knowledge.load([tmp_path / "nowhere"])
