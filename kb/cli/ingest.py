@@ -5,18 +5,19 @@ Owns their options and printing. Must not parse or store anything itself.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kb.cli.options import AsJson
-from kb.errors import KbctlError
+from kb.cli.options import AsJson, Quiet, StorePath, print_json
+from kb.cli.progress import Progress
 
 if TYPE_CHECKING:
+    from ingest.intake import Report
     from kb.model import Experiment, Reading
 
+MOST_REASONS = 10
 Paths = Annotated[
     list[Path], typer.Argument(metavar="PATH...", help="Files, folders, archives, or - for stdin.")
 ]
@@ -25,27 +26,147 @@ Paths = Annotated[
 def register(app: typer.Typer) -> None:
     """Add parse, ingest and rebuild."""
     app.command("parse")(parse)
+    app.command("ingest")(ingest)
+    app.command("rebuild")(rebuild)
 
 
 def parse(files: Paths, as_json: AsJson = False) -> None:
     """Tell what each file says, without storing it."""
     from ingest.pipeline import read_paths
+    from kb.store.runs import compact
     from kb.wire import reading_to_wire
 
-    _require_paths(files)
     for reading in read_paths(files):
         if as_json:
-            typer.echo(
-                json.dumps(reading_to_wire(reading), ensure_ascii=False, separators=(",", ":"), default=str)
-            )
+            typer.echo(compact(reading_to_wire(reading)))
         else:
             typer.echo("\n".join(_reading_lines(reading)))
 
 
-def _require_paths(paths: list[Path]) -> None:
-    for path in paths:
-        if str(path) != "-" and not path.exists():
-            raise KbctlError("no such file or folder", where=str(path), tip="check the path, or quote a glob")
+def ingest(
+    paths: Paths,
+    store: StorePath = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say how each source was joined to its run.")
+    ] = False,
+    gpu: Annotated[
+        str | None, typer.Option(help="GPU, where the files do not say it (kept as your word).")
+    ] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, help="Number of GPUs, likewise.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Engine, or ENGINE==VERSION, likewise.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model, likewise.")] = None,
+    quantization: Annotated[str | None, typer.Option(help="Weight quantization, likewise.")] = None,
+) -> None:
+    """Read files, folders and archives into the store, and say what became of them."""
+    from ingest.intake import ingest as take_in
+    from kb.cli.said import said_fields
+
+    progress = Progress(quiet)
+    report = take_in(
+        paths,
+        store,
+        said=said_fields(gpu=gpu, gpus=gpus, engine=engine, model=model, quantization=quantization),
+        notice=progress.notice,
+        watch=lambda _, done, total: progress.step(done, total),
+    )
+    progress.clear()
+    _publish(store)
+    _tell(report, store, as_json=as_json, quiet=quiet, explain=explain)
+
+
+def rebuild(
+    store: StorePath = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Read every file again, changed parser or not.")
+    ] = False,
+) -> None:
+    """Read again what today's parsers read differently, and assemble all runs anew; claims stay."""
+    from ingest.intake import rebuild as take_again
+
+    progress = Progress(quiet)
+    report = take_again(
+        store,
+        everything=everything,
+        notice=progress.notice,
+        watch=lambda _, done, total: progress.step(done, total),
+    )
+    progress.clear()
+    _publish(store)
+    _tell(report, store, as_json=as_json, quiet=quiet, explain=False)
+
+
+def _publish(store: Path | None) -> None:
+    """Renew the snapshot that the answering commands read."""
+
+
+def _tell(report: Report, store: Path | None, *, as_json: bool, quiet: bool, explain: bool) -> None:
+    joined = _joined(report, store) if explain else []
+    if as_json:
+        print_json(_report_json(report, joined if explain else None))
+    elif not quiet:
+        typer.echo("\n".join([*joined, *_report_lines(report)]))
+
+
+def _report_json(report: Report, joined: list[str] | None) -> dict[str, Any]:
+    change = report.change
+    runs = {"total": change.total, "new": change.new, "changed": change.changed, "gone": change.gone}
+    return {
+        "schema": "kbctl.ingest/1",
+        "sources": {"total": report.fates.total(), **dict(sorted(report.fates.items()))},
+        "formats": dict(sorted(report.formats.items())),
+        "not_understood": report.not_understood,
+        "runs": {**runs, "counts": report.effects},
+        **({} if joined is None else {"joined": joined}),
+    }
+
+
+def _report_lines(report: Report) -> list[str]:
+    fates, change = report.fates, report.change
+    parts = [f"{count} {fate}" for fate in ("new", "grown", "reread", "known") if (count := fates[fate])]
+    lines = [f"Read {fates.total()} files: {', '.join(parts) or 'none'}."]
+    lines += _unread_lines(report)
+    gone = f", {len(change.gone)} gone" if change.gone else ""
+    lines.append(f"Runs: {change.total} ({len(change.new)} new, {len(change.changed)} changed{gone}).")
+    if report.effects:
+        lines.append("  " + ", ".join(f"{count} {effect}" for effect, count in report.effects.items()))
+    lines.append(f"Next: kbctl {_next(report)}")
+    return lines
+
+
+def _unread_lines(report: Report) -> list[str]:
+    reasons: dict[str, list[str]] = {}
+    for one in report.not_understood:
+        reasons.setdefault(f"{one['status']}: {one['reason'] or 'no reason given'}", []).append(
+            one["path"] or ""
+        )
+    lines = [f"Not understood: {len(report.not_understood)}."] if reasons else []
+    for reason, paths in sorted(reasons.items(), key=lambda item: -len(item[1]))[:MOST_REASONS]:
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        lines.append(f"  {paths[0]}{more}: {reason}")
+    return lines
+
+
+def _next(report: Report) -> str:
+    return "runs" if report.change.total else "parse FILE   (what one file tells, and why it made no run)"
+
+
+def _joined(report: Report, store: Path | None) -> list[str]:
+    from kb.store import open_store
+    from kb.store.runs import kept_runs
+
+    wanted = {*report.change.new, *report.change.changed}
+    lines = []
+    with open_store(store) as opened:
+        for kept in kept_runs(opened):
+            run = kept.experiment
+            if run.run in wanted or not wanted:
+                lines.append(f"{run.run} starts in {run.sources[0] if run.sources else '(nothing)'}")
+                lines += [f"  + {path}: {how} ({sure:.0%} sure)" for path, how, sure in run.joined]
+    return lines
 
 
 def _reading_lines(reading: Reading) -> list[str]:

@@ -89,6 +89,11 @@ def kept_runs(store: Store, where: str = "true", parameters: Sequence[Any] = ())
         yield Kept(experiment=experiment_from_wire(json.loads(text)), invalid=invalid, notes=notes)
 
 
+def effects(store: Store) -> dict[str, int]:
+    """effect -> number of runs, the most frequent first."""
+    return dict(store.rows("SELECT effect, count(*) FROM run GROUP BY effect ORDER BY count(*) DESC, effect"))
+
+
 def find_run(store: Store, text: str) -> str:
     """The id of the one run that ``text`` (an id, or the start of one) names; an error otherwise."""
     prefix = text if text.startswith("run:") else f"run:{text}"

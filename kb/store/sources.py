@@ -44,15 +44,15 @@ class Known:
     identity: str
     source: str
     size: int
-    name: str
-    kind: str
+    format: str
     parser_version: int
     status: str
+    reason: str | None
 
 
 def known_sources(store: Store) -> dict[str, Known]:
     """The newest source of every path."""
-    columns = "path, identity, source, size, name, kind, parser_version, status"
+    columns = "path, identity, source, size, format, parser_version, status, reason"
     found = store.records(f"SELECT {columns} FROM source ORDER BY read_at, identity")  # noqa: S608
     return {one["path"]: Known(**{k: v for k, v in one.items() if k != "path"}) for one in found}
 
@@ -65,8 +65,9 @@ def put_sources(store: Store, taken: Sequence[Taken], claims: Iterable[Claim] = 
         store.delete("reading", "identity", identities)
         store.load("source", (_source_row(one) for one in taken))
         store.load("reading", (_reading_row(one) for one in taken if one.reading))
-        add_claims(store, claims)
+        told = [one for one in claims if add_claims(store, [one])]
         mark_pending(store, (one.folder for one in taken if one.reading))
+        mark_pending(store, _folders_of(store, [one.target for one in told]))
 
 
 def mark_pending(store: Store, folders: Iterable[str]) -> None:
@@ -94,23 +95,32 @@ def folder_parts(store: Store) -> dict[str, set[str]]:
 def readings_of(store: Store, folders: Iterable[str]) -> list[dict[str, Any]]:
     """identity, path, folder and reading (JSON text) of the sources in the folders, by path."""
     sql = (
-        "SELECT source.identity, source.path, source.folder, reading.reading FROM source "
+        "SELECT source.identity, source.path, source.folder, source.part, reading.reading FROM source "
         "JOIN reading USING (identity) WHERE source.folder IN (SELECT unnest(?)) AND source.same_as IS NULL "
         "ORDER BY source.path, source.identity"
     )
     return store.records(sql, [list(dict.fromkeys(folders))])
 
 
-def first_of_bytes(store: Store) -> dict[tuple[str, str], str]:
+def first_of_bytes(store: Store, hashes: Iterable[str]) -> dict[tuple[str, str], str]:
     """(source hash, file name) -> identity of the first source with those bytes."""
-    sql = "SELECT source, name, identity FROM source WHERE same_as IS NULL ORDER BY path DESC"
-    return {(source, name): identity for source, name, identity in store.rows(sql)}
+    sql = "SELECT source, name, identity FROM source WHERE same_as IS NULL AND source IN (SELECT unnest(?))"
+    return {
+        (source, name): one for source, name, one in store.rows(f"{sql} ORDER BY path DESC", [list(hashes)])
+    }
 
 
 def sources_for_rebuild(store: Store) -> list[dict[str, Any]]:
     """path, format, parser_version and identity of every source that was not forgotten."""
     columns = "path, format, parser_version, identity, status"
     return store.records(f"SELECT {columns} FROM source WHERE status <> 'forgotten' ORDER BY path")  # noqa: S608
+
+
+def _folders_of(store: Store, identities: Sequence[str]) -> list[str]:
+    if not identities:
+        return []
+    sql = "SELECT DISTINCT folder FROM source WHERE identity IN (SELECT unnest(?)) ORDER BY folder"
+    return [folder for (folder,) in store.rows(sql, [list(identities)])]
 
 
 def _source_row(one: Taken) -> dict[str, Any]:

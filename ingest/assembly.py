@@ -1,0 +1,132 @@
+"""From stored readings to stored runs: what changed is assembled again, and nothing else.
+
+Owns the walk from waiting folders to regions and back into the store. The runs depend on what the store
+holds, never on the order in which it came, so that a stopped ingest is finished by the next one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ingest.folders import Claimed, assemble
+from ingest.matching import Piece
+from ingest.sites import Region, Sites
+from kb.store import Store
+from kb.store.claims import claims_by_target
+from kb.store.runs import Assembled, put_runs, runs_joined_from
+from kb.store.sources import folder_parts, pending_folders, readings_of
+from kb.wire import reading_from_wire
+
+FOLDERS_AT_ONCE = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Runs in the store after assembly, and which of them are new, changed, or gone since before it."""
+
+    total: int = 0
+    new: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+
+def assemble_pending(store: Store) -> Change:
+    """Assemble every folder that waits, and those that it bears on."""
+    before = _digests(store)
+    waiting = pending_folders(store)
+    if not waiting:
+        return Change(total=len(before))
+    sites = Sites(folder_parts(store))
+    changed = [*waiting, *_lost(store, sites, waiting)]
+    regions = sites.regions(changed, runs_joined_from(store, sites.shared))
+    claimed = Claimed(links=_links(store), said=_said(store))
+    for some in _batches(regions):
+        folders = [one for region in some for one in (*region.folders, *region.sites)]
+        found = [one for region in some for one in _assemble(store, sites, region, claimed)]
+        put_runs(store, [*folders, *_waiting_in(sites, waiting, folders)], _not_forgotten(store, found))
+    put_runs(store, waiting_left(store, waiting), [])
+    return _change(before, _digests(store))
+
+
+def waiting_left(store: Store, waiting: Sequence[str]) -> list[str]:
+    """Folders of the list that still wait: they hold nothing that makes a run."""
+    left = set(pending_folders(store))
+    return [one for one in waiting if one in left]
+
+
+def _assemble(store: Store, sites: Sites, region: Region, claimed: Claimed) -> list[Assembled]:
+    inside = {site: _pieces(store, folders) for site, folders in region.sites.items()}
+    outside = _pieces(store, (*region.shared, *region.context))
+    return assemble(inside, outside, sites.reach, claimed)
+
+
+def _pieces(store: Store, folders: Sequence[str]) -> list[Piece]:
+    if not folders:
+        return []
+    return [
+        Piece(
+            identity=row["identity"],
+            path=row["path"],
+            folder=row["folder"],
+            part=row["part"],
+            reading=reading_from_wire(json.loads(row["reading"])),
+        )
+        for row in readings_of(store, folders)
+    ]
+
+
+def _lost(store: Store, sites: Sites, waiting: Iterable[str]) -> list[str]:
+    """Folders below a waiting one that used to be a site and is none now."""
+    was = {site for (site,) in store.rows("SELECT DISTINCT site FROM run")}
+    lost = [one for one in waiting if one in was and one not in sites.anchored]
+    return [folder for folder in sites.parts for one in lost if folder.startswith(f"{one}/")]
+
+
+def _waiting_in(sites: Sites, waiting: Iterable[str], folders: Iterable[str]) -> list[str]:
+    done = set(folders)
+    return [one for one in waiting if (sites.site_of(one) or one) in done]
+
+
+def _batches(regions: Sequence[Region]) -> Iterator[list[Region]]:
+    some: list[Region] = []
+    for region in regions:
+        some.append(region)
+        if sum(len(one.folders) for one in some) >= FOLDERS_AT_ONCE:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+def _links(store: Store) -> dict[str, dict[str, bool]]:
+    claims = claims_by_target(store, ("link", "unlink"))
+    return {
+        target: {one.value: one.kind == "link" for one in found if one.value}
+        for target, found in claims.items()
+    }
+
+
+def _said(store: Store) -> dict[str, dict[str, Any]]:
+    claims = claims_by_target(store, ("said",))
+    return {target: json.loads(found[-1].value) for target, found in claims.items()}
+
+
+def _not_forgotten(store: Store, runs: Sequence[Assembled]) -> list[Assembled]:
+    forgotten = claims_by_target(store, ("forget",))
+    return [one for one in runs if one.experiment.run not in forgotten]
+
+
+def _digests(store: Store) -> dict[str, str]:
+    return dict(store.rows("SELECT run, md5(experiment) FROM run"))
+
+
+def _change(before: dict[str, str], after: dict[str, str]) -> Change:
+    return Change(
+        total=len(after),
+        new=tuple(sorted(after.keys() - before.keys())),
+        changed=tuple(sorted(run for run, digest in after.items() if before.get(run, digest) != digest)),
+        gone=tuple(sorted(before.keys() - after.keys())),
+    )

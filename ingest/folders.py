@@ -1,0 +1,273 @@
+"""Readings of folders that belong together to runs: one server start is one run.
+
+Owns what anchors a run, what is joined to it, and what a benchmark without a server becomes. Must not open
+files or the store: the same readings give the same runs, whatever the order in which they came.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from ingest.enrich import completed, enrich, say
+from ingest.matching import Draft, Match, Piece, best_match
+from ingest.points import is_same_point, merged
+from kb.model import Experiment, Measurement, Outcome, Reading
+from kb.store.runs import ID_CHARACTERS, Assembled
+
+ORDER = ("metadata", "config", "measurement", "trace", "probe", "metrics", "machine", "note", "other")
+
+
+def part_of(reading: Reading) -> str:
+    """What assembly uses a reading for: anchor, metadata, or one of the parts that join a run."""
+    if reading.kind == "server_log":
+        return "anchor" if reading.experiments else "other"
+    if reading.kind == "config" and _records_a_start(reading):
+        return "metadata"
+    if any(one.measurements for one in reading.experiments):
+        return "measurement"
+    if reading.kind == "trace":
+        timed = reading.telemetry is not None and reading.telemetry.samples > 1
+        return "trace" if timed else "machine"
+    known = {"config": "config", "probe": "probe", "benchmark": "measurement", "note": "note"}
+    return known.get(reading.kind, "metrics" if reading.telemetry or reading.extra else "other")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """What the user said of sources.
+
+    ``links`` maps a source to runs that it was linked to (True) or unlinked from (False); ``said`` a source
+    to the fields that the user supplied with it.
+    """
+
+    links: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
+    said: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def assemble(
+    sites: Mapping[str, Sequence[Piece]],
+    outside: Sequence[Piece],
+    reach: Callable[[str], Sequence[str]],
+    claimed: Claimed,
+) -> list[Assembled]:
+    """The runs of a region, by id.
+
+    ``outside`` pieces lie in no site; each may speak about the runs in ``reach`` of its folder.
+    """
+    drafts: dict[str, list[Draft]] = {site: _anchored(site, pieces) for site, pieces in sites.items()}
+    work = Work(drafts, claimed)
+    for part in ORDER:
+        for site, pieces in sites.items():
+            for piece in pieces:
+                if piece.part == part:
+                    work.join(piece, drafts[site], site, near=True)
+        for piece in outside:
+            if piece.part == part:
+                near = [one for site in reach(piece.folder) for one in drafts.get(site, ())]
+                work.join(piece, near, piece.folder, near=False)
+    every = [one for found in drafts.values() for one in found] + work.lone()
+    return sorted((_finished(one, claimed.said) for one in every), key=lambda one: one.experiment.run)
+
+
+class Work:
+    """Joining pieces to drafts; what belongs to none waits to become runs of its own."""
+
+    def __init__(self, drafts: Mapping[str, list[Draft]], claimed: Claimed) -> None:
+        self.drafts, self.links = drafts, claimed.links
+        self.series: dict[str, Draft] = {}
+
+    def join(self, piece: Piece, drafts: list[Draft], site: str, *, near: bool) -> None:
+        """Give one piece to the run or runs that it speaks about."""
+        linked = self.links.get(piece.identity, {})
+        allowed = [one for one in drafts if linked.get(run_id(one.anchor, one.ordinal)) is not False]
+        forced = [one for one in drafts if linked.get(run_id(one.anchor, one.ordinal))]
+        if piece.part == "machine":
+            _join_machine(piece, allowed)
+        elif piece.part == "measurement":
+            self._join_measurements(piece, forced or allowed, near=near, forced=bool(forced))
+        elif piece.part == "trace":
+            _join_trace(piece, forced or allowed, near=near or bool(forced))
+        else:
+            self._join_one(piece, forced or allowed, site, near=near, forced=bool(forced))
+
+    def lone(self) -> list[Draft]:
+        """Benchmarks without a server, as drafts."""
+        return list(self.series.values())
+
+    def _join_one(self, piece: Piece, drafts: list[Draft], site: str, *, near: bool, forced: bool) -> None:
+        told = next(iter(piece.reading.experiments), None)
+        match = _linked(drafts) if forced else best_match(piece, told, drafts, near=near)
+        if match is None:
+            if piece.part == "metadata" and site in self.drafts:
+                self.drafts[site].append(_draft(piece, 0, site, told or Experiment()))
+                _take_facts(self.drafts[site][-1], piece)
+            return
+        match.draft.attach(piece, match.how, match.sure)
+        if told is not None:
+            match.draft.experiment = enrich(match.draft.experiment, told)
+        if piece.part == "metadata":
+            _take_facts(match.draft, piece)
+        if piece.part == "probe":
+            match.draft.probes.append(dict(piece.reading.extra))
+
+    def _join_measurements(self, piece: Piece, drafts: list[Draft], *, near: bool, forced: bool) -> None:
+        if not forced and _describes_again(piece, drafts):
+            return
+        for ordinal, told in enumerate(piece.reading.experiments):
+            match = _linked(drafts) if forced else best_match(piece, told, drafts, near=near)
+            draft = match.draft if match else self._lone(piece, ordinal, told)
+            if draft is None:
+                continue
+            draft.attach(
+                piece, match.how if match else "a benchmark without its server", match.sure if match else 1.0
+            )
+            points = merged([*draft.experiment.measurements, *_with_path(told, piece)])
+            draft.experiment = replace(enrich(draft.experiment, told), measurements=tuple(points))
+
+    def _lone(self, piece: Piece, ordinal: int, told: Experiment) -> Draft | None:
+        if not told.measurements:
+            return None
+        key, at = _series_key(piece, told), 0
+        if len(piece.reading.experiments) > 1:
+            key, at = piece.identity, ordinal
+        if f"{key} {at}" not in self.series:
+            draft = _draft(piece, at, piece.folder, replace(told, measurements=()))
+            draft.anchor = key
+            self.series[f"{key} {at}"] = draft
+        return self.series[f"{key} {at}"]
+
+
+def run_id(anchor: str, ordinal: int) -> str:
+    """The id of the run that is a given start in a given anchor."""
+    told = hashlib.blake2b(f"{anchor} {ordinal}".encode(), digest_size=16)
+    return "run:" + told.hexdigest()[:ID_CHARACTERS]
+
+
+def _anchored(site: str, pieces: Iterable[Piece]) -> list[Draft]:
+    return [
+        _draft(piece, ordinal, site, experiment)
+        for piece in pieces
+        if piece.part == "anchor"
+        for ordinal, experiment in enumerate(piece.reading.experiments)
+    ]
+
+
+def _draft(piece: Piece, ordinal: int, site: str, experiment: Experiment) -> Draft:
+    outcome = experiment.outcome
+    placed = replace(
+        outcome,
+        failure=None if outcome.failure is None else replace(outcome.failure, path=piece.path),
+        warnings=tuple(replace(one, path=piece.path) for one in outcome.warnings),
+    )
+    draft = Draft(
+        anchor=piece.identity,
+        ordinal=ordinal,
+        site=site,
+        folder=piece.folder,
+        name=PurePosixPath(piece.path).name,
+        experiment=replace(experiment, outcome=placed, measurements=tuple(_with_path(experiment, piece))),
+    )
+    draft.attach(piece, "the run starts here", 1.0)
+    return draft
+
+
+def _records_a_start(reading: Reading) -> bool:
+    recorded = {"exit_code", "stopped_by", "killed_by", "ready_at"} & set(reading.extra)
+    return bool(recorded) or any(one.started for one in reading.experiments)
+
+
+def _take_facts(draft: Draft, piece: Piece) -> None:
+    draft.facts |= dict(piece.reading.extra)
+    draft.facts["files"] = sorted({*draft.facts.get("files", ()), *_file_names(piece.reading.extra)})
+
+
+def _file_names(value: Any) -> set[str]:
+    """Every plain file name among the values of a recorder's facts."""
+    if isinstance(value, str):
+        return {value} if re.fullmatch(r"[\w.-]+\.(txt|jsonl?|csv|log)", value) else set()
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return {name for one in inner for name in _file_names(one)}
+
+
+def _join_machine(piece: Piece, drafts: Iterable[Draft]) -> None:
+    for told in piece.reading.experiments:
+        for draft in drafts:
+            draft.experiment = enrich(draft.experiment, replace(told, outcome=Outcome()))
+            draft.attach(piece, "describes the machine", 0.7)
+
+
+def _join_trace(piece: Piece, drafts: list[Draft], *, near: bool) -> None:
+    told = next(iter(piece.reading.experiments), None) or Experiment()
+    telemetry = piece.reading.telemetry
+    if telemetry is not None:
+        told = replace(told, started=telemetry.started, ended=telemetry.ended)
+    match = best_match(piece, told, drafts, near=near)
+    if match is not None:
+        match.draft.attach(piece, match.how, match.sure)
+        match.draft.traces.append(piece)
+        match.draft.experiment = enrich(match.draft.experiment, replace(told, started=None, ended=None))
+
+
+def _linked(drafts: Sequence[Draft]) -> Match:
+    return Match(drafts[0], 1.0, "linked by the user")
+
+
+def _describes_again(piece: Piece, drafts: Sequence[Draft]) -> bool:
+    """Whether most points of a source stand among the runs' own already: a table or a summary of them."""
+    points = [point for told in piece.reading.experiments for point in told.measurements]
+    owners = [_owner(point, drafts) for point in points]
+    if not points or sum(owner is not None for owner in owners) * 2 < len(points):
+        return False
+    if len(points) == 1 and piece.part == "measurement" and owners[0] and owners[0].folder == piece.folder:
+        return False
+    for owner in owners:
+        if owner is not None:
+            owner.attach(piece, "describes its points again", 0.9)
+    return True
+
+
+def _owner(point: Measurement, drafts: Sequence[Draft]) -> Draft | None:
+    return next(
+        (one for one in drafts if any(is_same_point(mine, point) for mine in one.experiment.measurements)),
+        None,
+    )
+
+
+def _with_path(told: Experiment, piece: Piece) -> list[Measurement]:
+    return [replace(one, path=piece.path) for one in told.measurements]
+
+
+def _series_key(piece: Piece, told: Experiment) -> str:
+    """One key for benchmark files of a folder that differ only in a number after the name of a load."""
+    name = PurePosixPath(piece.path).name.split(".")[0].lower()
+    stem = re.sub(
+        r"(c|cc|con|conc|concurrency|bs|batch|n|np|qps|rate|rps|mc|users?)[-_=]?\d+(?:\.\d+)?", r"\1", name
+    )
+    hardware, model, backend = told.hardware, told.model, told.backend
+    facts = (piece.folder, stem, model.name, backend.engine, hardware.gpu, hardware.count)
+    return hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()
+
+
+def _finished(draft: Draft, said: Mapping[str, Mapping[str, Any]]) -> Assembled:
+    experiment = draft.experiment
+    for identity, *_ in draft.attached:
+        if identity in said:
+            experiment = say(experiment, said[identity])
+    sources = tuple(path for _, path, _, _ in draft.attached)
+    joined = tuple((path, how, sure) for _, path, how, sure in draft.attached[1:])
+    experiment = completed(
+        replace(experiment, run=run_id(draft.anchor, draft.ordinal), sources=sources, joined=joined), draft
+    )
+    return Assembled(
+        anchor=draft.anchor,
+        ordinal=draft.ordinal,
+        site=draft.site,
+        experiment=experiment,
+        attached=tuple(draft.attached),
+        probes=tuple(draft.probes),
+    )

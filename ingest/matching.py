@@ -1,0 +1,170 @@
+"""How sure it is that a source speaks about a run, and why.
+
+Owns the weights of each kind of evidence and what rules a pair out. Must not change a run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from ingest.windows import Window, overlap, window
+from kb.model import Experiment, Reading
+
+NAMED, TIMES, PORT, MODEL, NAME, ALONE, FOLDER = 0.95, 0.7, 0.5, 0.3, 0.4, 0.85, 0.3
+ENOUGH_HERE, ENOUGH_ELSEWHERE, MARGIN = 0.3, 0.6, 0.05
+REACHED_READY = frozenset({"ready", "serve", "load_test", "quality"})
+_GENERIC = re.compile(
+    r"server|serve|logs?|out|std(out|err)|bench(mark)?|results?|run|json|txt|csv|gz|zst|output|test|\d+"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """One stored reading: where it lies and what it tells."""
+
+    identity: str
+    path: str
+    folder: str
+    part: str
+    reading: Reading
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """A run while it is being assembled.
+
+    ``facts`` is what a recorder wrote beside it (exit status, who stopped it, its clients' files);
+    ``attached`` its sources as (identity, path, how, 0..1).
+    """
+
+    anchor: str
+    ordinal: int
+    site: str
+    folder: str
+    name: str
+    experiment: Experiment
+    attached: list[tuple[str, str, str, float]] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    probes: list[dict[str, Any]] = field(default_factory=list)
+    traces: list[Piece] = field(default_factory=list)
+
+    def attach(self, piece: Piece, how: str, sure: float) -> None:
+        """Note a source of the run, once."""
+        if all(one[0] != piece.identity for one in self.attached):
+            self.attached.append((piece.identity, piece.path, how, round(sure, 2)))
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A run that a source speaks about, how sure that is (0..1), and why."""
+
+    draft: Draft
+    sure: float
+    how: str
+
+
+def best_match(piece: Piece, told: Experiment | None, drafts: Sequence[Draft], *, near: bool) -> Match | None:
+    """The run that a source speaks about, or None where none is sure enough or two are equally so.
+
+    ``told`` is what the source says of the run (None: nothing); ``near``: it lies in the runs' site.
+    """
+    found = sorted(matches(piece, told, drafts, near=near), key=lambda one: -one.sure)
+    if not found or found[0].sure < (ENOUGH_HERE if near else ENOUGH_ELSEWHERE):
+        return None
+    rivals = [one for one in found if found[0].sure - one.sure < MARGIN]
+    return found[0] if len(rivals) == 1 else _last_ready(rivals)
+
+
+def matches(piece: Piece, told: Experiment | None, drafts: Sequence[Draft], *, near: bool) -> list[Match]:
+    """Every run that nothing rules out, with the evidence for it."""
+    found = []
+    for draft in drafts:
+        if not _ruled_out(told, draft.experiment):
+            reasons = list(_reasons(piece, told, draft, drafts, near))
+            if reasons:
+                doubt = 1.0
+                for weight, _ in reasons:
+                    doubt *= 1 - weight
+                found.append(Match(draft, 1 - doubt, ", ".join(words for _, words in reasons)))
+    return found
+
+
+def span(experiment: Experiment) -> Window | None:
+    """The time that an experiment covers."""
+    return window(experiment.started, experiment.ended)
+
+
+def _last_ready(rivals: Sequence[Match]) -> Match | None:
+    if len({one.draft.anchor for one in rivals}) > 1:
+        return None
+    ready = [one for one in rivals if one.draft.experiment.outcome.stage in REACHED_READY]
+    chosen = max(ready, key=lambda one: one.draft.ordinal, default=None)
+    if chosen is None:
+        return None
+    return Match(chosen.draft, chosen.sure / len(ready), f"{chosen.how}, the last start that became ready")
+
+
+def _ruled_out(told: Experiment | None, run: Experiment) -> bool:
+    if told is None:
+        return False
+    pairs = (
+        (told.port, run.port),
+        (told.backend.engine, run.backend.engine),
+        (told.model.id, run.model.id),
+        (told.hardware.arch, run.hardware.arch),
+    )
+    return (
+        any(a is not None and b is not None and a != b for a, b in pairs)
+        or overlap(span(told), span(run)) is False
+    )
+
+
+def _reasons(
+    piece: Piece, told: Experiment | None, draft: Draft, drafts: Sequence[Draft], near: bool
+) -> Iterable[tuple[float, str]]:
+    if PurePosixPath(piece.path).name in draft.facts.get("files", ()) and piece.folder == draft.folder:
+        yield NAMED, "named by the run's own record"
+    if near:
+        yield from _place(piece, draft, drafts)
+    if told is not None:
+        if overlap(span(told), span(draft.experiment)):
+            yield TIMES, "times overlap"
+        if told.port is not None and told.port == draft.experiment.port:
+            yield PORT, f"port {told.port}"
+        if same_model(told, draft.experiment):
+            yield MODEL, "same model"
+    if len(drafts) > 1 and _words(piece.path) & _words(draft.name):
+        yield NAME, "similar names"
+
+
+def _place(piece: Piece, draft: Draft, drafts: Sequence[Draft]) -> Iterable[tuple[float, str]]:
+    here = [one for one in drafts if one.folder == piece.folder]
+    if piece.folder == draft.folder:
+        yield (ALONE, "the only run in its folder") if len(here) == 1 else (FOLDER, "same folder")
+    elif len(drafts) == 1:
+        yield ALONE - 0.1, "the only run above its folder"
+    elif not here:
+        yield FOLDER - 0.1, "below the run's folder"
+
+
+def same_model(a: Experiment, b: Experiment) -> bool:
+    """Whether two experiments name one model: by catalog, by name, or by the name it is served as."""
+    if a.model.id is not None and a.model.id == b.model.id:
+        return True
+    names_a, names_b = _names(a), _names(b)
+    return bool(names_a & names_b)
+
+
+def _names(experiment: Experiment) -> set[str]:
+    served = experiment.backend.settings.get("served_model_name")
+    told = [experiment.model.name, *(served if isinstance(served, list | tuple) else [served])]
+    return {PurePosixPath(str(one)).name.lower() for one in told if one}
+
+
+def _words(path: str) -> set[str]:
+    name = PurePosixPath(path).name.lower()
+    return {one for one in re.split(r"[^a-z0-9]+", name) if len(one) > 1 and not _GENERIC.fullmatch(one)}

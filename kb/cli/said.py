@@ -1,0 +1,51 @@
+"""What the user says of sources that do not say it themselves, in catalog words.
+
+Owns the options' meaning. Unknown names are kept as given.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def said_fields(
+    *,
+    gpu: str | None = None,
+    gpus: int | None = None,
+    engine: str | None = None,
+    model: str | None = None,
+    quantization: str | None = None,
+) -> dict[str, Any]:
+    """The fields of a run that the options name, in the words of the catalogs where these know them."""
+    found: dict[str, Any] = {"gpu_count": gpus, "quantization": quantization}
+    if gpu:
+        found |= _gpu(gpu)
+    if engine:
+        name, _, version = engine.partition("==")
+        found |= {"engine": _engine(name), "engine_version": version or None}
+    if model:
+        found |= _model(model)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _gpu(text: str) -> dict[str, Any]:
+    from kb.vocab.gpus import arch_of, find_gpu
+
+    entry = find_gpu(text)
+    if entry is not None:
+        return {"gpu": entry.name, "arch": entry.arch}
+    arch = arch_of(text)
+    return {"arch": arch} if arch else {"gpu": text}
+
+
+def _engine(text: str) -> str:
+    from kb.vocab.engines import canonical_engine
+
+    return canonical_engine(text) or text
+
+
+def _model(text: str) -> dict[str, Any]:
+    from kb.vocab.models import find_model
+
+    entry = find_model(text)
+    return {"model": text, **({} if entry is None else {"model_id": entry.id, "family": entry.family})}
