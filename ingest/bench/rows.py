@@ -198,8 +198,13 @@ def _counted(row: Row) -> str | None:
 def _copy(base: Facts | None) -> Facts:
     if base is None:
         return Facts()
-    return replace(base, settings=dict(base.settings), environment=dict(base.environment),
-                   dependencies=dict(base.dependencies), warnings=list(base.warnings))  # fmt: skip
+    return replace(
+        base,
+        settings=dict(base.settings),
+        environment=dict(base.environment),
+        dependencies=dict(base.dependencies),
+        warnings=list(base.warnings),
+    )
 
 
 @dataclass(slots=True)

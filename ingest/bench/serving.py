@@ -224,8 +224,9 @@ def complete(one: Measurement) -> Measurement:
             known[length] = f"mean: {total} / completed"
     if done == 0:
         metrics = {k: v for k, v in metrics.items() if v or not re.match(r"(?:ttft|tpot|itl|e2e)_ms_", k)}
-    return Measurement(workload=workload, metrics=metrics, client=one.client, line=one.line,
-                       source_names=known)  # fmt: skip
+    return Measurement(
+        workload=workload, metrics=metrics, client=one.client, line=one.line, source_names=known
+    )
 
 
 def object_facts(result: Mapping[str, Any]) -> Facts:

@@ -96,18 +96,25 @@ def _sniff_keys(source: Source, wanted: set[str]) -> float:
 
 
 _BATCH_KEYS = {
-    "prefill_latency": ("prefill_ms_mean", 1e3), "prefill_throughput": ("input_tok_s", 1.0),
-    "median_decode_latency": ("itl_ms_p50", 1e3), "median_decode_throughput": ("output_tok_s", 1.0),
-    "total_latency": ("e2e_ms_mean", 1e3), "overall_throughput": ("total_tok_s", 1.0),
-}  # fmt: skip
+    "prefill_latency": ("prefill_ms_mean", 1e3),
+    "prefill_throughput": ("input_tok_s", 1.0),
+    "median_decode_latency": ("itl_ms_p50", 1e3),
+    "median_decode_throughput": ("output_tok_s", 1.0),
+    "total_latency": ("e2e_ms_mean", 1e3),
+    "overall_throughput": ("total_tok_s", 1.0),
+}
 _SERVER_KEYS = {
-    "latency": ("e2e_ms_mean", 1e3), "input_throughput": ("input_tok_s", 1.0),
-    "output_throughput": ("output_tok_s", 1.0), "overall_throughput": ("total_tok_s", 1.0),
-    "last_ttft": ("ttft_ms_mean", 1e3), "last_gen_throughput": ("last_output_tok_s", 1.0),
-    "acc_length": ("accept_length", 1.0), "cache_hit_rate": ("cache_hit_rate", 1.0),
+    "latency": ("e2e_ms_mean", 1e3),
+    "input_throughput": ("input_tok_s", 1.0),
+    "output_throughput": ("output_tok_s", 1.0),
+    "overall_throughput": ("total_tok_s", 1.0),
+    "last_ttft": ("ttft_ms_mean", 1e3),
+    "last_gen_throughput": ("last_output_tok_s", 1.0),
+    "acc_length": ("accept_length", 1.0),
+    "cache_hit_rate": ("cache_hit_rate", 1.0),
     "total_output_tokens": ("output_tokens", 1.0),
     "steady_state_output_throughput": ("steady_output_tok_s", 1.0),
-}  # fmt: skip
+}
 
 
 def _read_batch_json(source: Source) -> Reading:

@@ -1,0 +1,357 @@
+"""llama.cpp's benchmarks: ``llama-bench`` (Markdown, CSV, JSON, JSON lines, SQL) and ``llama-batched-bench``.
+
+Owns their columns. Must not read llama.cpp server logs.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any
+
+from ingest.bench import cells, front, jsontext, tables
+from ingest.bench.identity import Facts, benchmark, grouped
+from ingest.formats import Format, Unreadable
+from ingest.sources import Source
+from kb.model import LineCount, Measurement, Problem, Reading
+
+_TOOL, _BATCHED = "llama-bench", "llama-batched-bench"
+_MD_HEAD = re.compile(
+    r"^\|\s*model\s*\|\s*size\s*\|\s*params\s*\|\s*backend\s*\|.*\btest\s*\|\s*t/s\s*\|", re.MULTILINE
+)
+_BATCHED_HEAD = re.compile(r"^\|\s*PP\s*\|\s*TG\s*\|\s*B\s*\|\s*N_KV\s*\|", re.MULTILINE)
+_BUILD = re.compile(r"^build: (?P<commit>[0-9a-f]{6,}) \((?P<number>\d+)\)")
+_TEST = re.compile(r"^(?P<kind>pp|tg) ?(?P<n>\d+)(?: ?\+ ?tg ?(?P<m>\d+))?(?: @ d ?(?P<depth>\d+))?")
+_MAIN = re.compile(r"main: (n_kv_max = \d+, .*)$")
+_NAMES = {
+    "ngl": "n_gpu_layers",
+    "fa": "flash_attn",
+    "n_batch": "batch_size",
+    "n_ubatch": "ubatch_size",
+    "sm": "split_mode",
+    "type_k": "cache_type_k",
+    "type_v": "cache_type_v",
+    "n_threads": "threads",
+    "mmap": "mmap",
+    "ts": "tensor_split",
+    "ot": "override_tensor",
+    "ncmoe": "n_cpu_moe",
+    "nkvo": "no_kv_offload",
+    "mg": "main_gpu",
+    "dev": "device",
+    "devices": "device",
+    "backends": "backend",
+    "n_threads_batch": "threads_batch",
+}
+_NOT_SETTINGS = {"model", "size", "params", "test", "t/s"}
+_OPTIONS = (
+    "n_batch",
+    "n_ubatch",
+    "n_threads",
+    "type_k",
+    "type_v",
+    "n_gpu_layers",
+    "n_cpu_moe",
+    "split_mode",
+    "flash_attn",
+    "no_kv_offload",
+    "tensor_split",
+    "devices",
+    "backends",
+    "use_mmap",
+    "load_mode",
+)
+
+
+def _sniff_md(source: Source) -> float:
+    return 0.97 if _MD_HEAD.search(source.head) else 0.0
+
+
+def _read_md(source: Source) -> Reading:
+    lines = list(source.lines())
+    machine = front.machine_in((text for _, text in lines), Facts(engine="llama.cpp"))
+    builds = [(number, found) for number, text in lines if (found := _BUILD.match(text.strip()))]
+    pairs: list[tuple[Facts, Measurement]] = []
+    for table in tables.pipe_tables(lines):
+        facts = replace(machine, engine_version=_build_after(builds, table), settings=dict(machine.settings))
+        if _is_bench(table):
+            pairs += [_md_row(line, row, facts) for line, row in table.records()]
+        elif _is_batched(table):
+            facts.model = table.heading or None
+            pairs += [(facts, point) for point in _batched_rows(table, lines)]
+    named = {"builds": [f"{found['commit']} ({found['number']})" for _, found in builds]}
+    return benchmark(
+        source,
+        "llama_bench_md",
+        grouped([pair for pair in pairs if pair[1].metrics]),
+        tool=_TOOL,
+        tool_version=f"b{builds[0][1]['number']}" if builds else None,
+        problems=_odd_rows(pairs),
+        lines=_count(lines, len(pairs) + len(builds)),
+        extra=named if builds else {},
+    )
+
+
+def _is_bench(table: tables.Table) -> bool:
+    return {"model", "test", "t/s"} <= set(table.header)
+
+
+def _is_batched(table: tables.Table) -> bool:
+    return table.header[:4] == ["PP", "TG", "B", "N_KV"]
+
+
+def _build_after(builds: list[tuple[int, re.Match[str]]], table: tables.Table) -> str | None:
+    return next((f"b{found['number']}" for line, found in builds if line > table.line), None)
+
+
+def _odd_rows(pairs: Iterable[tuple[Facts, Measurement]]) -> list[Problem]:
+    return [Problem(line=one.line, what="no speed in this row") for _, one in pairs if not one.metrics]
+
+
+def _count(lines: list[tuple[int, str]], used: int) -> LineCount:
+    return LineCount(total=len(lines), understood=used, unknown=max(len(lines) - used, 0))
+
+
+def _md_row(line: int, row: Mapping[str, str], machine: Facts) -> tuple[Facts, Measurement]:
+    given = {key: cells.plain(raw) for key, raw in row.items() if key not in _NOT_SETTINGS}
+    facts = replace(machine, model=cells.plain(row.get("model", "")) or None, settings=_settings(given))
+    speed = cells.read_cell(row.get("t/s"))
+    return facts, _speed(
+        row.get("test", ""), speed.value if speed else None, speed.spread if speed else None, line
+    )
+
+
+def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for key, raw in given.items():
+        if raw not in ("", None, "none", "0x0"):
+            number = cells.whole(raw) if re.fullmatch(r"-?\d+", str(raw)) else None
+            found[_NAMES.get(key, key)] = raw if number is None else number
+    return found
+
+
+def _speed(test: str, value: float | None, spread: float | None, line: int | None) -> Measurement:
+    """A speed under the name that its test gives: prompt, generated, or both kinds of tokens."""
+    found = _TEST.match(cells.plain(test))
+    load: dict[str, Any] = {"test": cells.plain(test)}
+    name = "tok_s"
+    if found:
+        first = int(found["n"])
+        name = "total_tok_s" if found["m"] else "input_tok_s" if found["kind"] == "pp" else "output_tok_s"
+        load |= {"input_len" if found["kind"] == "pp" else "output_len": first, "batch_size": 1}
+        load |= {"output_len": int(found["m"])} if found["m"] else {}
+        load |= {"depth": int(found["depth"])} if found["depth"] else {}
+    metrics: dict[str, float | None] = {} if value is None else {name: value}
+    if spread is not None:
+        metrics[f"{name}_std"] = spread
+    return Measurement(workload=load, metrics=metrics, client=_TOOL, line=line)
+
+
+def _batched_rows(table: tables.Table, lines: list[tuple[int, str]]) -> Iterable[Measurement]:
+    for line, row in table.records():
+        numbers = {key: cells.number(raw) for key, raw in row.items()}
+        yield _batched_point(
+            {"pp": numbers.get("PP"), "tg": numbers.get("TG"), "pl": numbers.get("B")}
+            | {"speed_pp": numbers.get("S_PP t/s"), "speed_tg": numbers.get("S_TG t/s")}
+            | {"speed": numbers.get("S t/s"), "t": numbers.get("T s"), "t_pp": numbers.get("T_PP s")},
+            line,
+        )
+
+
+def _batched_point(row: Mapping[str, Any], line: int | None) -> Measurement:
+    names = {"speed_pp": "input_tok_s", "speed_tg": "output_tok_s", "speed": "total_tok_s"}
+    metrics = {name: cells.number(row.get(key)) for key, name in names.items()}
+    seconds = {"e2e_ms_mean": cells.number(row.get("t")), "prefill_ms_mean": cells.number(row.get("t_pp"))}
+    metrics |= {key: value * 1e3 for key, value in seconds.items() if value is not None}
+    load = {"input_len": "pp", "output_len": "tg", "batch_size": "pl"}
+    return Measurement(
+        workload={key: cells.whole(row.get(name)) for key, name in load.items()},
+        metrics={key: value for key, value in metrics.items() if value is not None},
+        client=_BATCHED,
+        line=line,
+    )
+
+
+def _sniff_batched(source: Source) -> float:
+    head = source.head
+    if _BATCHED_HEAD.search(head):
+        return 0.96
+    keys = jsontext.keys_in(head) if jsontext.looks_like_json(head) else set()
+    return 0.96 if {"n_kv_max", "speed_pp", "speed_tg"} <= keys else 0.0
+
+
+def _read_batched(source: Source) -> Reading:
+    if jsontext.looks_like_json(source.head):
+        return _read_batched_json(source)
+    lines = list(source.lines())
+    facts = front.machine_in((text for _, text in lines), Facts(engine="llama.cpp"))
+    found = next((m[1] for _, text in lines if (m := _MAIN.search(text))), "")
+    facts.settings |= _settings(dict(re.findall(r"(\w+) = (-?\d+)", found)))
+    points = [
+        p for table in tables.pipe_tables(lines) if _is_batched(table) for p in _batched_rows(table, lines)
+    ]
+    done = grouped([(facts, point) for point in points])
+    return benchmark(source, "llama_batched_bench", done, tool=_BATCHED, lines=_count(lines, len(points)))
+
+
+def _read_batched_json(source: Source) -> Reading:
+    documents = jsontext.load(source)
+    pairs = []
+    for line, row in documents.objects():
+        given = {
+            key: row.get(key) for key in ("n_batch", "n_ubatch", "flash_attn", "n_gpu_layers", "n_threads")
+        }
+        pairs.append((Facts(engine="llama.cpp", settings=_settings(given)), _batched_point(row, line)))
+    return benchmark(
+        source, "llama_batched_bench", grouped(pairs), tool=_BATCHED, problems=documents.problems
+    )
+
+
+def _sniff_json(source: Source) -> float:
+    if not jsontext.looks_like_json(source.head):
+        return 0.0
+    keys = jsontext.keys_in(source.head)
+    return 0.97 if {"build_commit", "n_prompt", "n_gen"} <= keys else 0.0
+
+
+def _read_json(source: Source) -> Reading:
+    documents = jsontext.load(source)
+    rows = [(line, one) for line, one in documents.objects() if "n_prompt" in one and "avg_ts" in one]
+    return _read_rows(source, "llama_bench_json", rows, documents.problems)
+
+
+def _sniff_csv(source: Source) -> float:
+    return 0.97 if re.match(r'^\ufeff?"?build_commit"?,"?build_number"?,', source.head) else 0.0
+
+
+def _read_csv(source: Source) -> Reading:
+    table = tables.delimited(source.text)
+    header = table[0]
+    rows = [(i, dict(zip(header, row, strict=False))) for i, row in enumerate(table[1:], 2) if len(row) > 1]
+    return _read_rows(source, "llama_bench_csv", rows, [])
+
+
+_INSERT = re.compile(r"^INSERT INTO \w+ \((?P<names>[^)]*)\) VALUES \((?P<values>.*)\);\s*$", re.IGNORECASE)
+
+
+def _sniff_sql(source: Source) -> float:
+    return (
+        0.97
+        if re.search(r"^(?:CREATE TABLE IF NOT EXISTS|INSERT INTO) llama_bench \(", source.head, re.MULTILINE)
+        else 0.0
+    )
+
+
+def _read_sql(source: Source) -> Reading:
+    rows = []
+    for line, text in source.lines():
+        found = _INSERT.match(text)
+        if found:
+            values = next(csv.reader([found["values"]], quotechar="'", skipinitialspace=True))
+            rows.append((line, dict(zip(re.split(r",\s*", found["names"]), values, strict=False))))
+    return _read_rows(source, "llama_bench_sql", rows, [])
+
+
+def _read_rows(
+    source: Source, form: str, rows: list[tuple[int, dict[str, Any]]], problems: list[Problem]
+) -> Reading:
+    if not rows:
+        raise Unreadable("no result row with n_prompt, n_gen and avg_ts")
+    first = rows[0][1]
+    known = {
+        "build": f"{first.get('build_commit')} ({first.get('build_number')})",
+        "cpu": first.get("cpu_info"),
+    }
+    known["model_types"] = sorted({str(row.get("model_type")) for _, row in rows if row.get("model_type")})
+    return benchmark(
+        source,
+        form,
+        grouped([(_row_facts(row), _row_point(row, line)) for line, row in rows]),
+        tool=_TOOL,
+        tool_version=f"b{first.get('build_number')}",
+        problems=problems,
+        extra={key: value for key, value in known.items() if value},
+    )
+
+
+def _row_facts(row: Mapping[str, Any]) -> Facts:
+    name = str(row.get("model_filename") or "")
+    gpu = str(row.get("gpu_info") or "").strip() or None
+    return Facts(
+        model=PurePath(name).name.removesuffix(".gguf") or str(row.get("model_type") or "") or None,
+        gpu=gpu,
+        gpu_count=len(gpu.split(",")) if gpu else None,
+        engine="llama.cpp",
+        engine_version=f"b{row['build_number']}" if row.get("build_number") else None,
+        settings=_settings({key: row.get(key) for key in _OPTIONS if key in row}),
+        started=str(row["test_time"]) if row.get("test_time") else None,
+    )
+
+
+def _row_point(row: Mapping[str, Any], line: int | None) -> Measurement:
+    prompt, made, depth = (int(cells.number(row.get(key)) or 0) for key in ("n_prompt", "n_gen", "n_depth"))
+    test = "+".join(name for name, n in ((f"pp{prompt}", prompt), (f"tg{made}", made)) if n)
+    point = _speed(
+        test + (f" @ d{depth}" if depth else ""),
+        cells.number(row.get("avg_ts")),
+        cells.number(row.get("stddev_ts")),
+        line,
+    )
+    elapsed = cells.number(row.get("avg_ns"))
+    if elapsed is None:
+        return point
+    return replace(point, metrics={**point.metrics, "e2e_ms_mean": elapsed / 1e6})
+
+
+FORMATS = [
+    Format(
+        name="llama_bench_md",
+        kind="benchmark",
+        sniff=_sniff_md,
+        read=_read_md,
+        docs=(
+            "The Markdown tables of `llama-bench`, alone or in a report: every column that is not model, "
+            "size, params, test or t/s is a setting. `pp` rows become `input_tok_s`, `tg` rows "
+            "`output_tok_s`, `pp+tg` rows `total_tok_s`; `± x` becomes `_std`; `@ d` is the depth. The "
+            "build line after a table gives the version. Tables of `llama-batched-bench` in the same "
+            "report are read too, and an nvidia-smi block gives GPU and driver."
+        ),
+    ),
+    Format(
+        name="llama_bench_json",
+        kind="benchmark",
+        sniff=_sniff_json,
+        read=_read_json,
+        docs=(
+            "`llama-bench -o json` or `-o jsonl`, old and new field lists: one point per object, with "
+            "GPU, build and settings. Unknown fields are ignored."
+        ),
+    ),
+    Format(
+        name="llama_bench_csv",
+        kind="benchmark",
+        sniff=_sniff_csv,
+        read=_read_csv,
+        docs=("`llama-bench -o csv`: the same fields, every value quoted."),
+    ),
+    Format(
+        name="llama_bench_sql",
+        kind="benchmark",
+        sniff=_sniff_sql,
+        read=_read_sql,
+        docs=("`llama-bench -o sql`: its INSERT statements, by the column names that each of them lists."),
+    ),
+    Format(
+        name="llama_batched_bench",
+        kind="benchmark",
+        sniff=_sniff_batched,
+        read=_read_batched,
+        docs=(
+            "`llama-batched-bench`, table or JSON lines: prompt, generated and total speed at each batch "
+            "width. It names no model; the line `main: n_kv_max = …` gives settings."
+        ),
+    ),
+]

@@ -1,0 +1,121 @@
+"""llama-benchy: llama-bench's tests over an OpenAI server, as its log, or inside a Markdown page.
+
+Owns its columns and its test names. Must not read llama-bench's own tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ingest.bench import cells, front, names, tables
+from ingest.bench.identity import Facts, benchmark, grouped
+from ingest.formats import Format, Unreadable
+from ingest.sources import Source
+from kb.model import LineCount, Measurement, Reading
+
+_TOOL = "llama-benchy"
+_HEAD = re.compile(r"^\|\s*model\s*\|\s*test\s*\|\s*t/s\b.*\b(?:ttfr|e2e_ttft|peak t/s)", re.MULTILINE)
+_TEST = re.compile(
+    r"^(?:ctx_)?(?P<kind>pp|tg)\s?(?P<n>\d+)(?:\s*@\s*d(?P<depth>\d+))?(?:\s*\(c(?P<width>\d+)\))?"
+    r"(?:\s*@\s*d(?P<late>\d+))?"
+)
+_VERSION = re.compile(r"^llama-benchy \(([\w.]+)\)|llama-benchy==([\w.]+)", re.MULTILINE)
+_BEGUN = re.compile(r"^llama-benchy \([\w.]+\)\s*$", re.MULTILINE)
+_DATE = re.compile(r"^[Dd]ate: (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)")
+_COLUMNS = {
+    "t/s (total)": "tok_s",
+    "t/s": "tok_s",
+    "t/s (req)": "tok_s_per_user",
+    "peak t/s": "peak_tok_s",
+    "peak t/s (req)": "peak_tok_s_per_user",
+    "ttfr (ms)": "ttfr_ms_mean",
+    "est_ppt (ms)": "prefill_ms_mean",
+    "e2e_ttft (ms)": "ttft_ms_mean",
+}
+
+
+def _sniff(source: Source) -> float:
+    if _HEAD.search(source.head):
+        return 0.97
+    return 0.9 if _BEGUN.search(source.head) else 0.0
+
+
+def _read(source: Source) -> Reading:
+    lines = list(source.lines())
+    found = [table for table in tables.pipe_tables(lines) if _HEAD.match("|" + "|".join(table.header) + "|")]
+    if not found:
+        raise Unreadable("llama-benchy began but printed no table; it was stopped or its end is missing")
+    text = [line for _, line in lines]
+    told = _facts(text)
+    pairs = [(_named(told, row), _point(line, row)) for table in found for line, row in table.records()]
+    version = next((m[1] or m[2] for m in map(_VERSION.search, text) if m), None)
+    used = len(pairs) + 2 * len(found)
+    return benchmark(
+        source,
+        "llama_benchy",
+        grouped(pairs),
+        tool=_TOOL,
+        tool_version=version,
+        lines=LineCount(total=len(lines), understood=used, unknown=max(len(lines) - used, 0)),
+    )
+
+
+def _facts(text: list[str]) -> Facts:
+    """The page's own fields (model, profile, hardware) and the client's date; its table names the served model."""
+    pairs = [
+        pair for pair in front.pairs_in(text) if pair[0] in ("Model", "Hardware", "GPU", "Engine", "Driver")
+    ]
+    facts = front.facts_of(pairs)
+    profile = next((value for key, value in front.pairs_in(text) if key == "Profile"), None)
+    facts.quantization = names.quantization(profile) or names.quantization(facts.model)
+    stamp = next((m for m in map(_DATE.match, text) if m), None)
+    return replace(facts, started=f"{stamp[1]}T{stamp[2]}" if stamp else None)
+
+
+def _named(told: Facts, row: Mapping[str, str]) -> Facts:
+    served = cells.plain(row.get("model", ""))
+    settings = {} if not told.model or told.model == served else {"served_model_name": served}
+    return replace(
+        told,
+        model=told.model or served or None,
+        quantization=told.quantization or names.quantization(served),
+        settings=told.settings | settings,
+    )
+
+
+def _point(line: int, row: Mapping[str, str]) -> Measurement:
+    test = cells.plain(row.get("test", ""))
+    found = _TEST.match(test)
+    load: dict[str, Any] = {"test": test}
+    direction = ""
+    if found:
+        direction = "input_" if found["kind"] == "pp" else "output_"
+        load["input_len" if found["kind"] == "pp" else "output_len"] = int(found["n"])
+        load["concurrency"] = int(found["width"] or 1)
+        depth = found["depth"] or found["late"]
+        load |= {"depth": int(depth)} if depth else {}
+    metrics: dict[str, float | None] = {}
+    for column, base in _COLUMNS.items():
+        cell = cells.read_cell(row.get(column))
+        if cell is not None and base not in metrics:
+            name = re.sub(r"^(peak_)?tok_s", rf"\g<1>{direction}tok_s", base)
+            metrics.setdefault(name, cell.value)
+            if cell.spread is not None:
+                metrics.setdefault(re.sub(r"_mean$", "", name) + "_std", cell.spread)
+    return Measurement(workload=load, metrics=metrics, client=_TOOL, line=line)
+
+
+FORMAT = Format(
+    name="llama_benchy",
+    kind="benchmark",
+    sniff=_sniff,
+    read=_read,
+    docs=(
+        "The table of `llama-benchy`, in its log or in a page that quotes it: `pp` rows count prompt "
+        "tokens, `tg` rows generated ones, `(c5)` is the concurrency, `± x` the spread. `t/s (total)` is "
+        "the system's rate, `t/s (req)` that of one request. A page's own fields give model and hardware."
+    ),
+)
