@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ingest.gpu_csv import to_number
-from ingest.machine import hardware, known
+from ingest.machine import known
 from ingest.tally import Cards
-from kb.model import Hardware
 
 _POWER = ("gpu_power_readings", "power_readings")
 _METRICS: Mapping[str, tuple[str, ...]] = {
@@ -61,7 +60,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.cards = Cards()
-        self.names: dict[str, str | None] = {}
+        self.seen: set[str] = set()
         self.facts: dict[str, str] = {}
         self.kept: dict[str, dict[str, Any]] = {}
         self.first = self.last = ""
@@ -72,8 +71,8 @@ class Machine:
         name = known(fields.get("product_name"))
         index = fields.get("minor_number", "")
         uuid = known(fields.get("uuid") or fields.get("gpu_uuid"))
-        order = int(index) if index.isdigit() else len(self.names)
-        self.names.setdefault(bus, name)
+        order = int(index) if index.isdigit() else len(self.seen)
+        self.seen.add(bus)
         who: dict[str, Any] = {"index": order, "name": name, "uuid": uuid}
         self.cards.add(bus, sample, _reasons(fields), **who)
         self.kept[bus] = {"bus_id": bus} | _details(fields)
@@ -83,20 +82,6 @@ class Machine:
         self.last = known(stamp) or self.last
         self.first = self.first or self.last
         self.facts |= {key: word for key, value in facts.items() if (word := known(value))}
-
-    def hardware(self, count: int | None = None) -> Hardware:
-        """The machine's hardware; ``count`` is what the report says is attached."""
-        results = [one.result() for one in self.cards.by_key.values()]
-        totals = {one.metrics.get("memory_total_mib", {}).get("max") for one in results} - {None}
-        limits = {one.metrics.get("power_limit_w", {}).get("max") for one in results} - {None}
-        return hardware(
-            list(self.names.values()),
-            totals.pop() if len(totals) == 1 else None,
-            count=len(self.names) or count,
-            power_limit_w=limits.pop() if len(limits) == 1 else None,
-            driver=self.facts.get("driver"),
-            cuda=self.facts.get("cuda"),
-        )
 
 
 def _first_number(fields: Mapping[str, str], paths: tuple[str, ...], metric: str) -> float | None:
@@ -116,7 +101,7 @@ def _reasons(fields: Mapping[str, str]) -> dict[str, int]:
     return found
 
 
-_SAME = {"idle": "gpu_idle"}
+_SAME = {"idle": "gpu_idle", "display_clocks_setting": "display_clock_setting"}
 
 
 def _details(fields: Mapping[str, str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from ingest.formats import Format, Unreadable
 from ingest.nvsmi import Machine, path_word
 from ingest.sources import Source
-from ingest.traces import line_count, telemetry_of, trace_reading
+from ingest.traces import hardware_of, line_count, telemetry_of, trace_reading
 from kb.model import Problem, Reading
 
 _MARK = "NVSMI LOG=="
@@ -35,14 +35,14 @@ def read(source: Source) -> Reading:
         reader.take(number, line)
     reader.close()
     machine = reader.machine
-    if not machine.names and not machine.facts:
+    if not machine.seen and not machine.facts:
         raise Unreadable("the report names no driver and no GPU")
     found = telemetry_of(machine.cards.by_key.values(), first=machine.first, last=machine.last)
     return trace_reading(
         str(source.path),
         "nvidia_smi_q",
         found if machine.cards.rows else None,
-        machine.hardware(),
+        hardware_of(found, **machine.facts),
         tool="nvidia-smi",
         tool_version=machine.facts.get("driver"),
         lines=line_count(reader.lines, len(reader.problems)),
@@ -113,9 +113,7 @@ class _Reports:
             self._groups.append((indent, path_word(line)))
             self._open(self._groups[-1][1])
         elif indent:
-            self._keep(
-                [word for _, word in self._groups], path_word(pair[2]), (pair[3] or "").strip(), indent
-            )
+            self._keep(path_word(pair[2]), (pair[3] or "").strip(), indent)
         else:
             self.problems.append(
                 Problem(line=number, what=f"does not belong to a card: {line.strip()[:120]}")

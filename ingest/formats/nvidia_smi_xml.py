@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import cast
+from typing import Any, cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from ingest.formats import Format, Unreadable
 from ingest.nvsmi import Machine
 from ingest.sources import Source
-from ingest.traces import line_count, telemetry_of, trace_reading
+from ingest.traces import hardware_of, line_count, telemetry_of, trace_reading
 from kb.model import Problem, Reading
 
 _ROOT = "<nvidia_smi_log"
@@ -38,7 +38,7 @@ def read(source: Source) -> Reading:
     machine, problems = Machine(), list[Problem]()
     for offset, document in _documents(text):
         _read_document(document, machine, problems, text.count("\n", 0, offset))
-    if not machine.names and not machine.facts:
+    if not machine.seen and not machine.facts:
         raise Unreadable("the XML names no driver and no GPU")
     found = telemetry_of(machine.cards.by_key.values(), first=machine.first, last=machine.last)
     dtd = _DTD.search(text[:4096])
@@ -46,7 +46,7 @@ def read(source: Source) -> Reading:
         str(source.path),
         "nvidia_smi_xml",
         found if machine.cards.rows else None,
-        machine.hardware(),
+        hardware_of(found, **machine.facts),
         tool="nvidia-smi",
         tool_version=machine.facts.get("driver"),
         status="partial" if problems else "parsed",
@@ -67,8 +67,8 @@ def _documents(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _read_document(document: str, machine: Machine, problems: list[Problem], line: int) -> None:
-    parser, above = XMLPullParser(("start", "end")), dict[str, str]()
-    depth = 0
+    parser: XMLPullParser[Any] = XMLPullParser(("start", "end"))
+    above, open_card, depth = dict[str, str](), None, 0
     try:
         parser.feed(document)
         parser.close()
@@ -76,18 +76,26 @@ def _read_document(document: str, machine: Machine, problems: list[Problem], lin
         what = f"the XML is damaged or cut ({error}); the cards before that place were read"
         problems.append(Problem(line=line + getattr(error, "position", (1, 0))[0], what=what))
     try:
-        for event, node in parser.read_events():
-            element = cast(Element, node)
+        for event, element in cast(Iterator[tuple[str, Element]], parser.read_events()):
             depth += 1 if event == "start" else -1
+            if event == "start" and depth == 2:
+                open_card = element
             if event == "end" and depth == 1:
-                if element.tag == "gpu":
-                    machine.add(element.get("id", ""), dict(_fields(element)))
-                else:
-                    above[element.tag] = (element.text or "").strip()
+                open_card = None
+                _take(element, machine, above)
     except ParseError:
         pass  # told above
+    if open_card is not None:
+        _take(open_card, machine, above)
     facts = {"driver": above.get("driver_version"), "cuda": above.get("cuda_version")}
     machine.told(above.get("timestamp"), facts)
+
+
+def _take(element: Element, machine: Machine, above: dict[str, str]) -> None:
+    if element.tag == "gpu":
+        machine.add(element.get("id", ""), dict(_fields(element)))
+    else:
+        above[element.tag] = (element.text or "").strip()
 
 
 def _fields(element: Element, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,249 @@
+"""GPU metrics as exporters publish them: DCGM's, nvidia_gpu_exporter's, AMD's device metrics exporter.
+
+Owns their metric names. One scrape is one sample of each card; several scrapes in one file are several.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from ingest.formats import Format, Unreadable
+from ingest.gpu_csv import to_number
+from ingest.machine import known
+from ingest.prometheus import Sample, parse_sample
+from ingest.sources import Source
+from ingest.tally import Cards, reasons_of_mask
+from ingest.traces import hardware_of, line_count, telemetry_of, trace_reading
+from kb.model import Reading
+
+# name -> (metric, factor to our unit)
+_DCGM: Mapping[str, tuple[str, float]] = {
+    "DCGM_FI_DEV_GPU_UTIL": ("utilization_pct", 1.0),
+    "DCGM_FI_DEV_MEM_COPY_UTIL": ("memory_utilization_pct", 1.0),
+    "DCGM_FI_DEV_POWER_USAGE": ("power_w", 1.0),
+    "DCGM_FI_DEV_POWER_MGMT_LIMIT": ("power_limit_w", 1.0),
+    "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": ("power_limit_w", 1.0),
+    "DCGM_FI_DEV_SM_CLOCK": ("sm_clock_mhz", 1.0),
+    "DCGM_FI_DEV_MAX_SM_CLOCK": ("sm_clock_max_mhz", 1.0),
+    "DCGM_FI_DEV_MEM_CLOCK": ("memory_clock_mhz", 1.0),
+    "DCGM_FI_DEV_GPU_TEMP": ("temperature_c", 1.0),
+    "DCGM_FI_DEV_MEMORY_TEMP": ("memory_temperature_c", 1.0),
+    "DCGM_FI_DEV_FB_USED": ("memory_used_mib", 1.0),
+    "DCGM_FI_DEV_FB_FREE": ("memory_free_mib", 1.0),
+    "DCGM_FI_DEV_FB_TOTAL": ("memory_total_mib", 1.0),
+    "DCGM_FI_PROF_SM_ACTIVE": ("sm_active_pct", 100.0),
+    "DCGM_FI_PROF_SM_OCCUPANCY": ("sm_occupancy_pct", 100.0),
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": ("tensor_active_pct", 100.0),
+    "DCGM_FI_PROF_DRAM_ACTIVE": ("dram_active_pct", 100.0),
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": ("graphics_active_pct", 100.0),
+}
+_EXPORTER: Mapping[str, tuple[str, float]] = {
+    "nvidia_smi_utilization_gpu_ratio": ("utilization_pct", 100.0),
+    "nvidia_smi_utilization_memory_ratio": ("memory_utilization_pct", 100.0),
+    "nvidia_smi_power_draw_watts": ("power_w", 1.0),
+    "nvidia_smi_power_limit_watts": ("power_limit_w", 1.0),
+    "nvidia_smi_enforced_power_limit_watts": ("power_enforced_limit_w", 1.0),
+    "nvidia_smi_clocks_current_sm_clock_hz": ("sm_clock_mhz", 1e-6),
+    "nvidia_smi_clocks_max_sm_clock_hz": ("sm_clock_max_mhz", 1e-6),
+    "nvidia_smi_clocks_current_memory_clock_hz": ("memory_clock_mhz", 1e-6),
+    "nvidia_smi_temperature_gpu": ("temperature_c", 1.0),
+    "nvidia_smi_temperature_memory": ("memory_temperature_c", 1.0),
+    "nvidia_smi_memory_used_bytes": ("memory_used_mib", 2.0**-20),
+    "nvidia_smi_memory_free_bytes": ("memory_free_mib", 2.0**-20),
+    "nvidia_smi_memory_total_bytes": ("memory_total_mib", 2.0**-20),
+    "nvidia_smi_memory_reserved_bytes": ("memory_reserved_mib", 2.0**-20),
+}
+_AMD: Mapping[str, tuple[str, float]] = {
+    "gpu_gfx_activity": ("utilization_pct", 1.0),
+    "gpu_umc_activity": ("memory_utilization_pct", 1.0),
+    "gpu_package_power": ("power_w", 1.0),
+    "gpu_average_package_power": ("power_w", 1.0),
+    "gpu_edge_temperature": ("temperature_c", 1.0),
+    "gpu_junction_temperature": ("temperature_c", 1.0),
+    "gpu_memory_temperature": ("memory_temperature_c", 1.0),
+    "gpu_used_vram": ("memory_used_mib", 1.0),
+    "gpu_total_vram": ("memory_total_mib", 1.0),
+    "gpu_free_vram": ("memory_free_mib", 1.0),
+}
+_METRICS = {**_DCGM, **_EXPORTER, **_AMD}
+_REASON = "nvidia_smi_clocks_event_reasons_"
+_REASON_OLD = "nvidia_smi_clocks_throttle_reasons_"
+_MASKS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
+_OTHER = ("_active", "_supported")
+_CARD_LABELS = ("gpu", "uuid", "UUID", "gpu_id", "device", "GPU_I_ID")
+
+
+def sniff(source: Source) -> float:
+    """Metric names of one of these exporters, in samples or in their comments."""
+    head = source.head
+    if "DCGM_FI_" in head:
+        return 0.95 if "DCGM_FI_DEV_" in head and "{" in head else 0.5
+    names = ("nvidia_smi_", "gpu_gfx_activity", "gpu_package_power")
+    return 0.95 if any(f"\n{name}" in f"\n{head}" for name in names) else 0.0
+
+
+def read(source: Source) -> Reading:
+    """Every scrape of the file."""
+    reader = _Scrapes()
+    for number, line in source.lines():
+        reader.take(number, line)
+    reader.close()
+    if not reader.families:
+        raise Unreadable("metric names stand here, but no sample of a GPU")
+    found = telemetry_of(reader.cards.by_key.values(), extra={"families": sorted(reader.families)})
+    return trace_reading(
+        str(source.path),
+        "prometheus_gpu",
+        found if reader.cards.rows else None,
+        hardware_of(found, **reader.facts()),
+        tool=reader.tool(),
+        lines=line_count(reader.lines, reader.odd),
+        status="parsed" if reader.cards.rows else "partial",
+        extra=reader.extra(),
+    )
+
+
+class _Scrapes:
+    """Samples by card until one comes again: then a new scrape has begun."""
+
+    def __init__(self) -> None:
+        self.cards = Cards()
+        self.families: set[str] = set()
+        self.info: dict[str, dict[str, str]] = defaultdict(dict)
+        self.lines = self.odd = 0
+        self._open: dict[str, dict[str, float]] = {}
+        self._seen: set[tuple[str, str]] = set()
+        self._reasons: dict[str, dict[str, int]] = defaultdict(dict)
+
+    def take(self, number: int, line: str) -> None:
+        """One line: a comment that names a family, a sample, or neither."""
+        text = line.strip()
+        if not text:
+            return
+        self.lines += 1
+        if text[:1] == "#":
+            self._comment(text)
+            return
+        sample = parse_sample(text, number)
+        if sample is None:
+            self._config(text)
+        elif card := _card(sample):
+            self.families.add(sample.name)
+            self._sample(card, sample)
+        elif sample.name.startswith(("DCGM_", "nvidia_smi_", "gpu_")):
+            self.families.add(sample.name)
+
+    def close(self) -> None:
+        """The end of a scrape or of the file."""
+        for card, values in self._open.items():
+            info = self.info[card]
+            index = info.get("index", "")
+            who: dict[str, Any] = {
+                "index": int(index) if index.isdigit() else None,
+                "name": known(info.get("name")),
+                "uuid": known(info.get("uuid")),
+            }
+            self.cards.add(card, _with_total(values), self._reasons.get(card), **who)
+        self._open, self._reasons, self._seen = {}, defaultdict(dict), set()
+
+    def facts(self) -> dict[str, str | None]:
+        """Driver, CUDA and compute capability, where labels tell them."""
+        told = list(self.info.values())
+        names = ("driver", "cuda", "compute_cap")
+        return {name: next((one[name] for one in told if name in one), None) for name in names}
+
+    def tool(self) -> str:
+        """Which exporter it is."""
+        if any(name.startswith("DCGM_") for name in self.families):
+            return "dcgm-exporter"
+        own = any(name.startswith("nvidia_smi_") for name in self.families)
+        return "nvidia_gpu_exporter" if own else "amd-device-metrics-exporter"
+
+    def extra(self) -> dict[str, Any]:
+        """Which metrics there were, and which pods and hosts the cards served where labels say so."""
+        names = ("Hostname", "pod", "namespace")
+        labels = {key: one[key] for one in self.info.values() for key in names if key in one}
+        return {"families": sorted(self.families)} | ({"labels": labels} if labels else {})
+
+    def _comment(self, text: str) -> None:
+        words = text.split()
+        if len(words) > 2 and words[1] in ("HELP", "TYPE") and words[2].startswith(("DCGM_", "nvidia_smi_")):
+            self.families.add(words[2])
+
+    def _config(self, text: str) -> None:
+        """A line of the exporter's own list of counters (``DCGM_FI_DEV_SM_CLOCK, gauge, …``), or neither."""
+        if text.startswith("DCGM_FI_") and "," in text:
+            self.families.add(text.split(",", maxsplit=1)[0].strip())
+        else:
+            self.odd += 1
+
+    def _sample(self, card: str, sample: Sample) -> None:
+        self._inform(card, sample)
+        reason = _reason(sample.name)
+        if reason:
+            self._reasons[card][reason] = int(sample.value > 0)
+        if sample.name in _MASKS:
+            self._reasons[card] |= dict.fromkeys(reasons_of_mask(str(int(sample.value))), 1)
+        if sample.name not in _METRICS:
+            return
+        metric, factor = _METRICS[sample.name]
+        if (card, sample.name) in self._seen:
+            self.close()
+        self._seen.add((card, sample.name))
+        value = to_number(repr(sample.value), metric)
+        if value is not None:
+            self._open.setdefault(card, {}).setdefault(metric, value * factor)
+
+    def _inform(self, card: str, sample: Sample) -> None:
+        labels, info = sample.labels, self.info[card]
+        for key, names in _FACTS.items():
+            word = next((labels[name] for name in names if known(labels.get(name))), None)
+            if word:
+                info.setdefault(key, word)
+        if sample.name == "nvidia_smi_index":
+            info["index"] = str(int(sample.value))
+
+
+_FACTS = {
+    "index": ("gpu", "index", "gpu_id"),
+    "uuid": ("UUID", "uuid", "gpu_uuid"),
+    "name": ("modelName", "name", "card_model", "card_series"),
+    "driver": ("DCGM_FI_DRIVER_VERSION", "driver_version"),
+    "cuda": ("cuda_version",),
+    "compute_cap": ("compute_cap",),
+    "Hostname": ("Hostname", "hostname"),
+    "pod": ("pod", "exported_pod"),
+    "namespace": ("namespace", "exported_namespace"),
+}
+
+
+def _card(sample: Sample) -> str | None:
+    parts = [sample.labels[name] for name in _CARD_LABELS if sample.labels.get(name)]
+    if not parts or not sample.name.startswith(("DCGM_", "nvidia_smi_", "gpu_")):
+        return None
+    return "/".join(dict.fromkeys(parts))
+
+
+def _reason(name: str) -> str | None:
+    for prefix in (_REASON, _REASON_OLD):
+        if name.startswith(prefix) and not name.endswith(_OTHER) and "counters" not in name:
+            return name.removeprefix(prefix)
+    return None
+
+
+def _with_total(values: dict[str, float]) -> dict[str, float]:
+    if "memory_total_mib" not in values and {"memory_used_mib", "memory_free_mib"} <= values.keys():
+        values["memory_total_mib"] = values["memory_used_mib"] + values["memory_free_mib"]
+    return values
+
+
+FORMAT = Format(
+    name="prometheus_gpu",
+    kind="trace",
+    sniff=sniff,
+    read=read,
+    docs="Metrics of GPUs from an exporter (dcgm-exporter, nvidia_gpu_exporter, AMD's device metrics "
+    "exporter): one scrape or several, even pasted with the command that fetched them.",
+)
