@@ -21,8 +21,6 @@ CHOICES = ("roles", "settings", "env", "kv_dtype", "divides", "dependencies", "w
 _COMMON = ("tp", "ep", "dp", "pp", "kv_dtype", "speculation", "max_len", "graphs")
 _ONE = ("tp", "ep", "dp", "pp")
 _PLAIN_KV = frozenset({"auto", "bf16", "bfloat16", "fp16", "float16", "half", "f16"})
-_FP8_KV = ("fp8_e4m3", "fp8_e5m2", "fp8_ds_mla", "fp8_per_token_head", "fp8_inc")
-_UNSET = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,7 @@ def kv_words(dtype: str | None) -> tuple[str, ...]:
         return tuple(_PLAIN_KV)
     if dtype == "fp8":
         return ("fp8", "fp8_e4m3")
-    return (dtype, "fp8") if dtype in _FP8_KV else (dtype,)
+    return (dtype, "fp8") if dtype.startswith("fp8") else (dtype,)
 
 
 def _model(query: Query, key: str | None, condition: Condition) -> Answer:
@@ -239,33 +237,11 @@ def setting(query: Query, key: str) -> tuple[Any, bool]:
     if key in _COMMON:
         value = query.common.get(key)
         return (1 if value is None and key in _ONE else value), value is not None
-    for name in (key, _dest(query, key)):
-        if name and query.settings.get(name) is not None:
-            return query.settings[name], True
-    nested = _nested(query.settings, key)
-    if nested is not _UNSET:
-        return nested, True
+    for name in (key, engines.canonical_dest(query.engine, key)):
+        value = engines.setting(query.settings, name)
+        if value is not None:
+            return value, True
     return _default(query, key), False
-
-
-def _dest(query: Query, key: str) -> str | None:
-    return engines.canonical_dest(query.engine, key) if query.engine in engines.ENGINES else None
-
-
-def _nested(settings: Mapping[str, Any], key: str) -> Any:
-    """``speculative_config.method`` inside a JSON value (or a dotted key), or ``_UNSET``."""
-    head, dot, rest = key.partition(".")
-    inner = settings.get(head)
-    if not dot or inner is None:
-        return _UNSET
-    if isinstance(inner, str):
-        try:
-            inner = json.loads(inner)
-        except ValueError:
-            return _UNSET
-    if not isinstance(inner, Mapping):
-        return _UNSET
-    return inner[rest] if rest in inner else _nested(inner, rest) if "." in rest else _UNSET
 
 
 def _default(query: Query, key: str) -> Any:

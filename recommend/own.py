@@ -7,13 +7,13 @@ a busy port, a bad path or a harness that killed the server says nothing about a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
-from kb.model import STAGES, Ending, Hardware, Tried
+from kb.model import STAGES, Ending, Tried
 from kb.vocab import engines, models
 from recommend.dimensions import plain
-from recommend.question import Query, Resolution
+from recommend.question import Query
+from recommend.recorded import query_of
 
 BAD = ("refused", "crash", "oom", "hang", "wrong_output", "accuracy_loss")
 KERNEL_LEVEL = frozenset(
@@ -76,8 +76,7 @@ def same(tried: Tried, query: Query) -> bool:
         and (version == query.engine_version or version is None)
         and _agree(tried.hardware.count, query.hardware.count)
         and same_model(tried, query)
-        and telling(backend.settings, backend.engine, version)
-        == telling(query.settings, query.engine, version)
+        and telling(backend.settings, backend.engine) == telling(query.settings, query.engine)
         and _switches(backend.environment) == _switches(query.environment)
     )
 
@@ -109,7 +108,7 @@ def telling(settings: Mapping[str, Any], engine: str | None) -> dict[str, str]:
         if key in _NO_BACKEND or value in (None, "auto", False, ""):
             continue
         found[key] = plain(value)
-    common = engines.common_settings(engine or "", settings)
+    common = engines.common_settings(engine, settings)
     return {
         key: value
         for key, value in found.items()
@@ -154,29 +153,9 @@ def vetoes_role(tried: Tried, ending: Ending, query: Query) -> dict[str, str]:
     return shared if alike and shared and len(shared) == len(asked) else {}
 
 
-def as_query(tried: Tried, template: Query) -> Query:
+def as_query(tried: Tried) -> Query:
     """The configuration of recorded runs as a question, so that records can be held against it."""
-    backend = tried.backend
-    roles = {**backend.requested, **backend.resolved}
-    components = {**backend.dependencies}
-    if backend.engine and backend.engine_version:
-        components[backend.engine] = backend.engine_version
-    return replace(
-        template,
-        hardware=Hardware(gpu=tried.hardware.gpu, arch=tried.hardware.arch, count=tried.hardware.count),
-        model=tried.model,
-        entry=models.find_model(tried.model.name) if tried.model.name else None,
-        engine=backend.engine,
-        engine_version=backend.engine_version,
-        dependencies=backend.dependencies,
-        components=components,
-        settings=backend.settings,
-        environment=backend.environment,
-        requested=backend.requested,
-        resolved={role: Resolution(kernel, "said") for role, kernel in roles.items()},
-        common=engines.common_settings(backend.engine or "", backend.settings),
-        quantization=tried.model.quantization,
-    )
+    return query_of(tried.hardware, tried.model, tried.backend)
 
 
 def of_this(tried: Iterable[Tried], query: Query) -> tuple[Tried, ...]:

@@ -8,7 +8,6 @@ version becomes the newest catalogued release (told in ``assumed``), what no cat
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,10 +16,10 @@ from typing import Any
 from kb import versions
 from kb.errors import KbctlError
 from kb.model import Hardware, Model
-from kb.vocab import engines, gates, gpus, models, options
+from kb.vocab import engines, gpus, models, options
 from recommend.question import Asked, Query, Resolution, Version
 
-__all__ = ["Asked", "Query", "Resolution", "Version", "ask", "both", "pairs", "resolve", "value_of"]
+__all__ = ["Asked", "Query", "Resolution", "Version", "ask", "pairs", "resolve", "value_of"]
 
 _SPELLINGS = {
     "deep_gemm": "deepgemm",
@@ -29,14 +28,17 @@ _SPELLINGS = {
     "nvidia-cutlass-dsl": "cutlass-dsl",
     "pytorch": "torch",
     "sglang-kernel": "sgl-kernel",
+    "sgl_kernel": "sgl-kernel",
     "trtllm": "tensorrt-llm",
+    "tensorrt_llm": "tensorrt-llm",
     "nvidia-nccl": "nccl",
 }
+_MODEL_KEYS = ("model_path", "model", "model_tag")
 
 
 @dataclass(slots=True)
 class _Draft:
-    """What is known while a question is being read."""
+    """What comes to light while a question is being read."""
 
     assumed: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
@@ -45,16 +47,15 @@ class _Draft:
 def ask(asked: Asked) -> Query:
     """Understand a question. Raises KbctlError for text that is none (``--set`` without ``=``)."""
     draft = _Draft()
-    launch = _launch(asked)
     dependencies = _canonical(pairs(asked.dependencies, "--with"))
+    launch = _launch(asked)
     engine, version = _engine(asked, launch, dependencies, draft)
-    settings = _settings(engine, launch, asked)
-    environment = {**(launch.environment if launch else {}), **pairs(asked.environment, "--env")}
     version = _version(engine, version, dependencies, draft)
+    settings = _settings(engine, launch, asked)
+    common = engines.common_settings(engine, settings)
     name = asked.model or (launch.model if launch else None) or _model_setting(settings)
     entry = models.find_model(name) if name else None
     quantization = _quantization(asked, settings, name, entry, draft)
-    common = _common(engine, settings)
     hardware, facts = _hardware(asked, dependencies, common, draft)
     declared = {key: dependencies.pop(key, None) for key in ("topology", "build")}
     query = Query(
@@ -67,7 +68,7 @@ def ask(asked: Asked) -> Query:
         dependencies=dependencies,
         components=_components(engine, version, dependencies),
         settings=settings,
-        environment=environment,
+        environment={**(launch.environment if launch else {}), **pairs(asked.environment, "--env")},
         common=common,
         kv_dtype=_kv_dtype(common),
         quantization=quantization,
@@ -76,7 +77,7 @@ def ask(asked: Asked) -> Query:
         limits=asked.limits,
         assumed=draft.assumed,
         unknown=tuple(draft.unknown),
-        unknown_flags=tuple(_unknown_flags(engine, version, launch)),
+        unknown_flags=_unknown_flags(engine, version, launch),
         **declared,
     )
     return resolve(query, pairs(asked.roles, "--role"))
@@ -85,23 +86,41 @@ def ask(asked: Asked) -> Query:
 def resolve(query: Query, said: Mapping[str, str] | None = None) -> Query:
     """The query with its roles: what gates pick, overruled by its settings, overruled by what is said."""
     requested: dict[str, str] = {}
-    resolved: dict[str, Resolution] = {}
-    version, arch, settings = query.engine_version, query.arch, query.settings
+    resolved = _automatic(query)
     if query.engine in engines.ENGINES:
-        automatic = gates.default_roles(
-            query.engine, version, arch, query.entry, query.quantization, settings
-        )
-        resolved.update(
-            {role: Resolution(kernel, "auto", gate) for role, (kernel, gate) in automatic.items()}
-        )
+        version, arch = query.engine_version, query.arch
+        settings, environment = query.settings, query.environment
         requested = engines.roles_of(
-            query.engine, version, settings, query.environment, arch, query.quantization
+            query.engine, version, settings, environment, arch, query.quantization, query.entry
         )
         resolved.update({role: Resolution(kernel, "setting") for role, kernel in requested.items()})
     for role, label in (said or {}).items():
-        for one in both(role):
+        for one in engines.role_names(role):
             resolved[one] = Resolution(_kernel(query, one, label), "said")
     return replace(query, requested=requested, resolved=resolved)
+
+
+def _automatic(query: Query) -> dict[str, Resolution]:
+    """What ``auto`` picks where a hand-read gate tells."""
+    if query.engine not in engines.ENGINES:
+        return {}
+    try:
+        from kb.vocab import gates  # noqa: PLC0415
+    except ImportError:
+        return {}
+    picked = gates.default_roles(
+        query.engine, query.engine_version, query.arch, query.entry, query.quantization, query.settings
+    )
+    return {role: Resolution(kernel, "auto", gate) for role, (kernel, gate) in picked.items()}
+
+
+def _kernel(query: Query, role: str, label: str) -> str:
+    """The kernel that a label names; a kernel's own name stays what it is."""
+    plain = engines.canonical_kernel(label)
+    if engines.is_known(role, plain):
+        return plain
+    found = engines.kernel_of_label(query.engine, role, label, query.arch, query.engine_version)
+    return found or plain
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
@@ -132,7 +151,9 @@ def _launch(asked: Asked) -> engines.Launch | None:
     words = list(asked.command)
     if len(words) == 1 and " " in words[0]:
         words = shlex.split(words[0], comments=True)
-    return engines.parse_command(words, {}) if words else None
+    engine, _, version = (asked.engine or "").partition("==")
+    named = engines.canonical_engine(engine) if engine else None
+    return engines.parse_command(words, {}, version=version or None, engine=named) if words else None
 
 
 def _canonical(dependencies: Mapping[str, str]) -> dict[str, str]:
@@ -144,7 +165,7 @@ def _engine(
 ) -> tuple[str | None, str | None]:
     name, _, version = (asked.engine or "").partition("==")
     if not name and launch:
-        name, version = launch.engine or "", version or launch.version or ""
+        name, version = launch.engine or "", launch.version or ""
     if not name:
         named = [one for one in engines.ENGINES if one in dependencies]
         if len(named) == 1:
@@ -152,7 +173,7 @@ def _engine(
     if not name:
         return None, None
     known = engines.canonical_engine(name)
-    if known is None:
+    if known not in engines.ENGINES:
         draft.unknown.append(f"engine {name!r} is not catalogued; its settings are compared as written")
     return known or name.strip().lower(), version.strip() or None
 
@@ -160,31 +181,26 @@ def _engine(
 def _version(
     engine: str | None, version: str | None, dependencies: Mapping[str, str], draft: _Draft
 ) -> str | None:
-    if engine is None or version:
-        if engine and version and versions.version_key(version, versions.scheme_of(engine)) is None:
+    if engine is None:
+        return None
+    if version:
+        if versions.version_key(version, versions.scheme_of(engine)) is None:
             draft.unknown.append(f"{engine} version {version!r} has no place on the version line")
         return version
-    newest = _newest_with(engine, dependencies) or options.newest(engine)
-    if newest:
-        draft.assumed["engine_version"] = (
-            f"{newest} (the newest catalogued release of {engine}{_agreeing(dependencies)})"
-        )
-    return newest
-
-
-def _agreeing(dependencies: Mapping[str, str]) -> str:
-    return " that fits what --with names" if dependencies else ""
+    fitting = _newest_with(engine, dependencies)
+    release = fitting or options.newest(engine)
+    if release:
+        fit = " that fits what --with names" if fitting and fitting != options.newest(engine) else ""
+        draft.assumed["engine_version"] = f"{release} (the newest catalogued release of {engine}{fit})"
+    return release
 
 
 def _newest_with(engine: str, dependencies: Mapping[str, str]) -> str | None:
     """The newest release whose pins are not newer than the components named."""
     for release in reversed(options.releases(engine)):
         pins = options.pinned(engine, release)
-        orders = [
-            versions.compare(pins[name], version, name)
-            for name, version in dependencies.items()
-            if name in pins
-        ]
+        named = {name: version for name, version in dependencies.items() if name in pins}
+        orders = [versions.compare(pins[name], version, name) for name, version in named.items()]
         if all(order is None or order <= 0 for order in orders):
             return release
     return None
@@ -192,28 +208,12 @@ def _newest_with(engine: str, dependencies: Mapping[str, str]) -> str | None:
 
 def _settings(engine: str | None, launch: engines.Launch | None, asked: Asked) -> dict[str, Any]:
     settings = dict(launch.settings) if launch else {}
-    for key, text in pairs(asked.settings, "--set").items():
-        settings[_dest(engine, key)] = value_of(text)
-    return settings
-
-
-def _dest(engine: str | None, key: str) -> str:
-    plain = key.lstrip("-").replace("-", "_") if key.startswith("-") else key
-    return (engines.canonical_dest(engine, key) if engine in engines.ENGINES else None) or plain
+    said = {key: value_of(text) for key, text in pairs(asked.settings, "--set").items()}
+    return engines.canonical_settings(engine, settings | said)
 
 
 def _model_setting(settings: Mapping[str, Any]) -> str | None:
-    return next(
-        (str(settings[key]) for key in ("model_path", "model", "model_tag") if settings.get(key)), None
-    )
-
-
-def _common(engine: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: value
-        for key, value in engines.common_settings(engine or "", settings).items()
-        if value is not None
-    }
+    return next((str(settings[key]) for key in _MODEL_KEYS if settings.get(key)), None)
 
 
 def _quantization(
@@ -238,7 +238,7 @@ def _quantization(
 
 
 def _hardware(
-    asked: Asked, dependencies: dict[str, str], common: Mapping[str, Any], draft: _Draft
+    asked: Asked, dependencies: Mapping[str, str], common: Mapping[str, Any], draft: _Draft
 ) -> tuple[Hardware, gpus.Gpu | None]:
     text = (asked.gpu or "").strip()
     facts = gpus.find_gpu(text) if text else None
@@ -253,7 +253,7 @@ def _hardware(
         Hardware(
             gpu=facts.name if facts else None if plain_arch else text or None,
             arch=arch,
-            count=_count(asked, common),
+            count=asked.gpus or _count(common),
             memory_gib=facts.memory_gib if facts else None,
             power_limit_w=facts.power_w if facts else None,
             cuda=dependencies.get("cuda"),
@@ -264,28 +264,26 @@ def _hardware(
     )
 
 
-def _count(asked: Asked, common: Mapping[str, Any]) -> int | None:
-    if asked.gpus:
-        return asked.gpus
-    sizes = [common.get(key) for key in ("tp", "pp")]
-    if not any(isinstance(size, int) for size in sizes):
-        return None
+def _count(common: Mapping[str, Any]) -> int | None:
+    """GPUs that tensor and pipeline parallelism need, or None where neither is given."""
+    sizes = [common[key] for key in ("tp", "pp") if isinstance(common.get(key), int)]
     product = 1
     for size in sizes:
-        product *= size if isinstance(size, int) and size > 0 else 1
-    return product
+        product *= max(size, 1)
+    return product if sizes else None
 
 
 def _model(
     name: str | None, entry: models.ModelEntry | None, quantization: str | None, draft: _Draft
 ) -> Model:
-    if name and entry is None:
+    family = entry.family if entry else models.family_of(name) if name else None
+    if name and family is None:
         near = models.nearest(name)
         draft.unknown.append(f"model {name!r} is not catalogued" + (f"; nearest is {near!r}" if near else ""))
     return Model(
         name=name,
         id=entry.id if entry else None,
-        family=entry.family if entry else models.family_of(name) if name else None,
+        family=family,
         architecture=entry.architecture if entry else None,
         quantization=quantization,
     )
@@ -307,24 +305,9 @@ def _kv_dtype(common: Mapping[str, Any]) -> str | None:
     return str(value).lower() if value not in (None, "auto") else None
 
 
-def _kernel(query: Query, role: str, label: str) -> str:
-    if query.engine in engines.ENGINES:
-        found = engines.kernel_of_label(query.engine, role, label, query.arch, query.engine_version)
-        return found or label
-    return label
-
-
-def both(role: str) -> tuple[str, ...]:
-    """A bare ``attention`` as its two phases; any other role as it is."""
-    scope, colon, plain = role.rpartition(":")
-    phases = ("attention.prefill", "attention.decode") if plain == "attention" else (plain,)
-    return tuple(f"{scope}{colon}{one}" for one in phases)
-
-
 def _unknown_flags(
     engine: str | None, version: str | None, launch: engines.Launch | None
-) -> list[tuple[str, str | None, str | None]]:
+) -> tuple[tuple[str, str | None, str | None], ...]:
     if launch is None or engine not in engines.ENGINES:
-        return []
-    flags = [re.split(r"[= ]", flag)[0] for flag in launch.unknown_flags]
-    return options.unknown_flags(engine, version, flags)
+        return ()
+    return tuple(options.unknown_flags(engine, version, launch.flags))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kb.model import Tried
+from kb.vocab.engines import ENGINES
 from recommend import own, remedy
 from recommend.match import Matched, match, state_of
 from recommend.question import Query, Resolution
@@ -187,7 +188,7 @@ def _own_against(record: Json, query: Query, evidence: Evidence) -> Iterator[Jso
         if (
             good
             and tried.hardware.arch == query.arch
-            and (hit := match(record, own.as_query(tried, query)))
+            and (hit := match(record, own.as_query(tried)))
             and hit.sure
         ):
             yield _run_row(tried, good.date, "for", "own run served with this configuration")
@@ -250,7 +251,7 @@ def fixed_in(record: Json, query: Query) -> dict[str, str]:
     """Component -> first version that is known to be free of it, for the engine asked about."""
     found: dict[str, str] = {}
     for component, rows in record["ranges"].items():
-        if component in remedy.engines.ENGINES and component != query.engine:
+        if component in ENGINES and component != query.engine:
             continue
         for row in rows:
             fix = row.get("fixed") or (row.get("fixed_between") or (None, None))[1]
