@@ -59,6 +59,19 @@ class Option:
         """Whether the flag stands alone, without a value."""
         return self.type == "bool" and self.action not in _ACTIONS_WITH_VALUE and not self.yaml
 
+    @property
+    def is_list(self) -> bool:
+        """Whether one use of the flag takes several values."""
+        kind = (self.type or "").lower()
+        return "list[" in kind and "json" not in kind and "str, " not in kind and "dict" not in kind
+
+    @property
+    def constant(self) -> str | None:
+        """The value that a deprecated switch stores under another flag's dest, or ``None``."""
+        if self.action != "DeprecatedStoreConstAction" or "=" not in (self.replacement or ""):
+            return None
+        return str(self.replacement).partition("=")[2]
+
 
 _ACTIONS_WITH_VALUE = ("DeprecatedAliasStoreAction", "LoRAPathAction")
 

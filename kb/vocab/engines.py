@@ -1,0 +1,52 @@
+"""Everything about engines in one place: names, settings, spellings, command lines.
+
+Owns nothing itself: it gathers ``dialects`` (names and settings), ``spellings`` (settings ↔ kernels),
+``commands`` and ``rendering`` (command lines ↔ settings), so that the rest of the program has one module to
+import.
+"""
+
+from kb.vocab.commands import Launch, parse_command, parse_shell
+from kb.vocab.dialects import (
+    ENGINES,
+    canonical_dest,
+    canonical_engine,
+    canonical_settings,
+    common_settings,
+    kv_dtype_of,
+    setting,
+    speculation_of,
+)
+from kb.vocab.rendering import render_command
+from kb.vocab.spellings import (
+    canonical_kernel,
+    is_known,
+    kernel_of_label,
+    kernels,
+    role_names,
+    roles_of,
+    roles_of_label,
+    spell,
+)
+
+__all__ = [
+    "ENGINES",
+    "Launch",
+    "canonical_dest",
+    "canonical_engine",
+    "canonical_kernel",
+    "canonical_settings",
+    "common_settings",
+    "is_known",
+    "kernel_of_label",
+    "kernels",
+    "kv_dtype_of",
+    "parse_command",
+    "parse_shell",
+    "render_command",
+    "role_names",
+    "roles_of",
+    "roles_of_label",
+    "setting",
+    "speculation_of",
+    "spell",
+]

@@ -1,0 +1,217 @@
+"""What ``auto`` picks: hand-read architecture gates of engine releases, and leads for people.
+
+Owns ``gates/*.json``: ``curated.json`` (read and worded by hand), ``defaults.json`` (rules that decide, each
+citing its gates) and ``leads-<engine>.json`` (extracted automatically; loaded only when asked for). Must not
+decide anything from leads. A release between two read ones is decided only where both neighbours agree.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kb.vocab import options
+from kb.vocab.dialects import canonical_settings, kv_dtype_of, setting, truth
+from kb.vocab.gpus import arch_number
+from kb.vocab.models import ModelEntry, quantization_groups, quantization_of
+
+_FOLDER = Path(__file__).with_name("gates")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """One architecture decision in an engine's source. ``versions`` are the releases in which it was read.
+
+    ``topic``: attention, moe, gemm/quantization, communication, predicate, build … ``condition`` in words,
+    with
+    ``sm in {…}`` where it is about architectures. ``origin``: ``curated`` (hand-read) or ``lead`` (extracted;
+    conditions around it are not included).
+    """
+
+    id: str
+    engine: str
+    versions: tuple[str, ...]
+    file: str
+    symbol: str
+    topic: str
+    condition: str
+    decision: str
+    otherwise: str | None = None
+    note: str | None = None
+    options: tuple[str, ...] = ()
+    origin: str = "curated"
+
+
+def gates_for(
+    engine: str, version: str | None = None, arch: str | None = None, *, leads: bool = False
+) -> tuple[Gate, ...]:
+    """Gates read in a release (or its catalogued neighbours) that may concern an architecture; leads on
+    request."""
+    releases = set(options.neighbours(engine, version)) if version else None
+    found = [*_curated(), *(_leads(engine) if leads else ())]
+    return tuple(
+        gate
+        for gate in found
+        if gate.engine == engine
+        and (
+            releases is None
+            or not options.releases(engine)
+            or releases & set(gate.versions)
+            or _is_unversioned(gate)
+        )
+        and _concerns(gate, arch)
+    )
+
+
+def gate(gate_id: str) -> Gate | None:
+    """The hand-read gate of an id, or ``None``."""
+    return next((one for one in _curated() if one.id == gate_id), None)
+
+
+def default_roles(  # noqa: PLR0913, PLR0917 - one question has as many sides
+    engine: str,
+    version: str | None,
+    arch: str | None,
+    model: ModelEntry | None = None,
+    quantization: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> dict[str, tuple[str, str]]:
+    """Role → (kernel, gate id): what ``auto`` picks, as far as hand-read gates decide it.
+
+    ``quantization`` is the canonical weight method or the engine's own value; ``settings`` by dest. A role
+    that
+    depends on something the question does not say is left out.
+    """
+    releases = options.neighbours(engine, version)
+    if not releases or arch is None:
+        return {}
+    facts = _facts(engine, arch, model, quantization, settings or {})
+    answers = [_decide(engine, release, facts) for release in releases]
+    first = answers[0]
+    return {
+        role: pick
+        for role, pick in first.items()
+        if all(one.get(role, ("",))[0] == pick[0] for one in answers)
+    }
+
+
+def _facts(
+    engine: str, arch: str, model: ModelEntry | None, quantization: str | None, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    given = canonical_settings(engine, settings)
+    asked = quantization or setting(given, "quantization") or (model.base_precision if model else None)
+    method = quantization_of(str(asked)) if asked else None
+    kv_dtype = kv_dtype_of(str(given.get("kv_cache_dtype", "auto")))
+    return {
+        "arch": arch,
+        "quantization": None if method is None else list(quantization_groups(method)),
+        "layout": str(setting(given, "quantization") or asked or "").lower() or None,
+        "model": model,
+        "kv_dtype": kv_dtype or "auto",
+        "settings": given,
+    }
+
+
+def _decide(engine: str, release: str, facts: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    found: dict[str, tuple[str, str]] = {}
+    blocked: set[str] = set()
+    for rule in _rules().get(engine, ()):
+        roles = [role for role in rule["roles"] if role not in found and role not in blocked]
+        if not roles or release not in rule["versions"]:
+            continue
+        holds = _holds(rule, facts)
+        if holds is None:
+            blocked.update(roles)
+        elif holds:
+            found |= {role: (kernel, rule["gate"]) for role in roles if (kernel := rule["roles"][role])}
+            blocked.update(role for role in roles if not rule["roles"][role])
+    return found
+
+
+def _holds(rule: Mapping[str, Any], facts: Mapping[str, Any]) -> bool | None:
+    answers = [_check(name, wanted, facts) for name, wanted in rule.get("when", {}).items()]
+    return False if False in answers else None if None in answers else True
+
+
+def _check(name: str, wanted: Any, facts: Mapping[str, Any]) -> bool | None:
+    if name in ("arch", "kv_dtype"):
+        return facts[name] in wanted
+    if name == "quantization":
+        return None if facts[name] is None else any(one in wanted for one in facts[name])
+    if name == "layout":
+        return None if facts[name] is None else facts[name] in wanted
+    if name in ("settings", "unset"):
+        return _check_settings(name, wanted, facts["settings"])
+    return _check_model(name, wanted, facts["model"])
+
+
+def _check_settings(name: str, wanted: Any, settings: Mapping[str, Any]) -> bool:
+    if name == "unset":
+        return all(
+            str(setting(settings, key) or "auto").lower() in ("auto", "none", "false") for key in wanted
+        )
+    return all(_has(setting(settings, key), values) for key, values in wanted.items())
+
+
+def _has(value: Any, allowed: list[Any]) -> bool:
+    return value in allowed or (True in allowed and truth(value))
+
+
+def _check_model(name: str, wanted: Any, model: ModelEntry | None) -> bool | None:
+    if model is None:
+        return None
+    if name == "features":
+        return set(wanted) <= set(model.features)
+    if name == "not_features":
+        return not set(wanted) & set(model.features)
+    value = {"family": model.family, "architecture": model.architecture}[name]
+    return None if value is None else any(re.match(one, value) for one in wanted)
+
+
+def _concerns(gate: Gate, arch: str | None) -> bool:
+    number = arch_number(arch)
+    named = re.findall(r"sm in \{([\d,\s]+)\}", gate.condition)
+    if number is None or not named:
+        return True
+    return any(str(number) in re.split(r"\D+", one) for one in named) or gate.otherwise is not None
+
+
+def _is_unversioned(gate: Gate) -> bool:
+    return any("snapshot" in one or "vendored" in one for one in gate.versions)
+
+
+@cache
+def _curated() -> tuple[Gate, ...]:
+    return tuple(_gate(row, "curated") for row in _read("curated"))
+
+
+@cache
+def _leads(engine: str) -> tuple[Gate, ...]:
+    path = _FOLDER / f"leads-{engine}.json"
+    return (
+        tuple(_gate(row, "lead") for row in json.loads(path.read_text(encoding="utf-8")))
+        if path.exists()
+        else ()
+    )
+
+
+@cache
+def _rules() -> Mapping[str, list[dict[str, Any]]]:
+    rules: dict[str, list[dict[str, Any]]] = _read("defaults")
+    return rules
+
+
+def _read(name: str) -> Any:
+    return json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def _gate(row: Mapping[str, Any], origin: str) -> Gate:
+    fields: dict[str, Any] = {key: row[key] for key in Gate.__dataclass_fields__ if key in row}
+    for key in ("versions", "options"):
+        fields[key] = tuple(fields.get(key, ()))
+    return Gate(**fields | {"origin": origin})

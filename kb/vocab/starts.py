@@ -1,0 +1,199 @@
+"""Where an engine starts in a command: programs, modules, container images, shells around them.
+
+Owns the recognition of launch commands and of shell text. Must not read the engine's own flags
+(``kb.vocab.commands``) and must not run anything; text that is no shell gives no command.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kb.vocab.dialects import dialect
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z", re.DOTALL)
+_IMAGE_VERSION = re.compile(r":v?(\d+\.\d+(?:\.\d+)?(?:\.?(?:post|rc|dev)\d+)*|b\d{3,6})")
+_PINNED = re.compile(r"(?:^|/)(sglang|vllm|tensorrt[-_]llm)(?:\[[^\]]*\])?(?:==|@)([\w.+]+)\Z")
+_CONTAINERS = ("docker", "podman", "nerdctl", "singularity", "apptainer")
+_PROMPT = re.compile(r"^\s*(?:\$|>|#\s(?=\w+=|docker|python|vllm|sglang))\s+")
+_ENV_FLAGS = ("-e", "--env")
+_SHELLS = ("bash", "sh", "zsh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash")
+_MODULES = {
+    "sglang.launch_server": "sglang",
+    "sglang.srt.entrypoints.http_server": "sglang",
+    "sglang.cli.main": "sglang",
+    "vllm.entrypoints.openai.api_server": "vllm",
+    "vllm.entrypoints.api_server": "vllm",
+    "vllm.entrypoints.cli.main": "vllm",
+    "tensorrt_llm.commands.serve": "tensorrt-llm",
+    "llama_cpp.server": "llama.cpp",
+}
+_PROGRAMS = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "trtllm-serve": "tensorrt-llm",
+    "llama-server": "llama.cpp",
+    "llama-server.exe": "llama.cpp",
+    "llama-cli": "llama.cpp",
+    "llama-bench": "llama.cpp",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where the engine's own arguments begin in a command."""
+
+    at: int
+    engine: str | None = None
+    version: str | None = None
+
+
+def unwrap_shell(words: list[str]) -> list[str]:
+    """The inner command of ``bash -c '…'``; the words before it stay, for their assignments."""
+    for at, word in enumerate(words[:-1]):
+        if word in _SHELLS and re.fullmatch(r"-\w*c", words[at + 1]) and at + 2 < len(words):
+            inner = split_commands(words[at + 2])
+            servers = [one for one in inner if find_engine(one).engine]
+            return words[:at] + (servers or inner or [[]])[-1]
+    return words
+
+
+def find_engine(words: Sequence[str]) -> Start:
+    """Where the first engine program (or an image that starts one) ends, with the version its words tell."""
+    version: str | None = None
+    image: Start | None = None
+    for at, word in enumerate(words):
+        pinned = _PINNED.search(word)
+        version = pinned[2] if pinned else version
+        engine, length = _program(words, at)
+        if engine:
+            return Start(at + length, engine, version or (image.version if image else None))
+        found = _image(word)
+        if found and at and _is_container(words[:at]):
+            tag = _IMAGE_VERSION.search(word)
+            image = Start(at + 1, found, tag[1] if tag else None)
+    if image and dialect(image.engine or "").get("image_starts_server"):
+        return image
+    return Start(len(words))
+
+
+def _program(words: Sequence[str], at: int) -> tuple[str | None, int]:
+    """The engine whose program stands at a place, and how many words belong to the program."""
+    word = words[at]
+    name = re.split(r"[/\\]", word)[-1]
+    following = words[at + 1] if at + 1 < len(words) else ""
+    if word == "-m" and following in _MODULES:
+        return _MODULES[following], 2 + (words[at + 2 : at + 3] == ["serve"])
+    if re.search(r"sglang/(?:srt/)?launch_server\.py\Z", word) or word == "sglang.launch_server":
+        return "sglang", 1
+    if name == "api_server.py" and "vllm" in word:
+        return "vllm", 1
+    if name == "trtllm-serve":
+        return "tensorrt-llm", 1 + (following == "serve")
+    if name in ("vllm", "sglang"):
+        return (name, 2) if following == "serve" else (None, 0)
+    return (_PROGRAMS[name], 1) if name in _PROGRAMS and name != following else (None, 0)
+
+
+def _image(word: str) -> str | None:
+    for engine in ("sglang", "vllm", "tensorrt-llm", "llama.cpp"):
+        if any(re.search(pattern, word) for pattern in dialect(engine)["images"]):
+            return engine
+    return None
+
+
+def _is_container(before: Sequence[str]) -> bool:
+    return any(
+        re.split(r"/", word)[-1] in ("docker", "podman", "nerdctl", "singularity", "apptainer")
+        for word in before
+    )
+
+
+def assignments(words: Sequence[str]) -> dict[str, str]:
+    """Environment assignments before a program: ``K=V`` words and a container's ``-e K=V``."""
+    found = {}
+    for at, word in enumerate(words):
+        previous = words[at - 1] if at else ""
+        text = word.partition("=")[2] if word.startswith("--env=") else word
+        assigned = _ASSIGNMENT.match(text)
+        if assigned and (
+            previous in _ENV_FLAGS or word.startswith("--env=") or not previous.startswith("--")
+        ):
+            found[assigned[1]] = assigned[2]
+    return found
+
+
+def without_assignments(words: Sequence[str]) -> list[str]:
+    """The words after leading ``K=V`` words."""
+    at = 0
+    while at < len(words) and _ASSIGNMENT.match(words[at]):
+        at += 1
+    return list(words[at:])
+
+
+def split_commands(text: str) -> list[list[str]]:
+    """Simple commands of a shell text as words; a line that cannot be split is left out."""
+    joined = re.sub(r"\\\r?\n", " ", text)
+    commands: list[list[str]] = []
+    for line in _lines(joined):
+        try:
+            lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>()")
+            lexer.whitespace_split = True
+            commands += _split_at_operators(list(lexer))
+        except ValueError:
+            continue
+    return [one for one in commands if one]
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Lines with open quotes joined, prompts taken off."""
+    pending = ""
+    for line in text.splitlines():
+        pending = (
+            f"{pending}\n{line}"
+            if pending
+            else re.sub(r"^\s*(?:\$|>|#\s(?=\w+=|docker|python|vllm|sglang))\s+", "", line)
+        )
+        if pending.count("'") % 2 == 0 and pending.count('"') % 2 == 0:
+            yield pending
+            pending = ""
+    if pending:
+        yield pending
+
+
+def _split_at_operators(words: Sequence[str]) -> list[list[str]]:
+    commands: list[list[str]] = [[]]
+    skip = False
+    for word in words:
+        if re.fullmatch(r"[;&|()]+", word):
+            commands.append([])
+        elif re.fullmatch(r"[<>&]+", word):
+            skip = True
+        elif skip:
+            skip = False
+        else:
+            commands[-1].append(word)
+    return commands
+
+
+def exports(words: Sequence[str]) -> dict[str, str] | None:
+    """The variables that a command only assigns, or ``None`` for a real command."""
+    if not words:
+        return None
+    rest = words[1:] if words[0] in ("export", "set", "declare", "ENV") else words
+    pairs = [_ASSIGNMENT.match(word) for word in rest]
+    if not all(pairs) or not rest:
+        return None
+    return {one[1]: one[2] for one in pairs if one}
+
+
+def expand(word: str, variables: Mapping[str, str]) -> str:
+    """A word with ``$NAME`` and ``${NAME:-default}`` replaced where the variable is known."""
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[3]
+        return variables.get(name) or (found[2] or found[0])
+
+    return re.sub(r"\$\{(\w+)(?::-([^}]*))?\}|\$(\w+)", value, word)
