@@ -101,6 +101,11 @@ def rebuild(
 
 def _publish(store: Path | None) -> None:
     """Renew the snapshot that the answering commands read."""
+    from kb.store import open_store
+    from kb.store.publish import publish
+
+    with open_store(store) as opened:
+        publish(opened)
 
 
 def _tell(report: Report, store: Path | None, *, as_json: bool, quiet: bool, explain: bool) -> None:

@@ -113,6 +113,15 @@ def lines_of(store: Store, run: str) -> list[dict[str, Any]]:
     return store.records(sql, [run])
 
 
+def line_index(store: Store) -> dict[str, list[dict[str, Any]]]:
+    """run -> its kept evidence lines."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    sql = "SELECT run, role, path, line, text, meaning FROM evidence_line ORDER BY run, ordinal"
+    for row in store.records(sql):
+        found.setdefault(row.pop("run"), []).append(row)
+    return found
+
+
 def _tables(runs: Sequence[Assembled]) -> dict[str, list[dict[str, Any]]]:
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in DERIVED}
     for one in runs:

@@ -1,0 +1,186 @@
+"""The user's own runs as one small file that the answering commands read without the store.
+
+Owns the SQLite file beside the store: folded configurations by architecture and family, and one packed detail
+per run for explanations. Standard library only; replaced as a whole, so a reader sees the old or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from kb.errors import KbctlError
+from kb.model import Backend, Ending, Hardware, Model, Point, Tried
+
+FORMAT = 1
+MOST_ROWS = 400  # per kind of nearness; what is left out is older or further away
+SIBLINGS: tuple[frozenset[str], ...] = (
+    frozenset({"sm120", "sm121"}),
+    frozenset({"sm100", "sm103"}),
+    frozenset({"sm86", "sm89"}),
+    frozenset({"gfx942", "gfx950"}),
+)
+_SCHEMA = """
+CREATE TABLE stamp (format INTEGER, runs INTEGER, made_from TEXT);
+CREATE TABLE tried (key TEXT, arch TEXT, family TEXT, bad INTEGER, date TEXT, packed BLOB);
+CREATE TABLE run (run TEXT PRIMARY KEY, packed BLOB) WITHOUT ROWID;
+"""
+_INDEXES = """
+CREATE INDEX tried_by_arch ON tried (arch, family, bad DESC, date DESC);
+CREATE INDEX tried_by_family ON tried (family, arch);
+"""
+
+
+def path_of(store: Path) -> Path:
+    """The snapshot's file for a store."""
+    return store.with_name(store.name + ".snapshot")
+
+
+def write(
+    store: Path, tried: Iterable[Tried], details: Iterable[Mapping[str, Any]] = (), made_from: str = ""
+) -> None:
+    """Replace the snapshot of a store; ``details`` are JSON objects with a ``run`` id each.
+
+    ``made_from`` names the state of the store. Raises OSError where the folder cannot be written.
+    """
+    target = path_of(store)
+    fresh = target.with_name(f"{target.name}.{os.getpid()}.new")
+    fresh.unlink(missing_ok=True)
+    try:
+        with closing(sqlite3.connect(fresh)) as base:
+            base.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _SCHEMA)
+            base.executemany("INSERT INTO tried VALUES (?, ?, ?, ?, ?, ?)", map(_row, tried))
+            count = base.executemany(
+                "INSERT OR REPLACE INTO run VALUES (?, ?)", map(_detail, details)
+            ).rowcount
+            base.execute("INSERT INTO stamp VALUES (?, ?, ?)", (FORMAT, max(count, 0), made_from))
+            base.executescript(_INDEXES)
+            base.commit()
+        fresh.replace(target)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def read(store: Path, arch: str | None, family: str | None) -> tuple[Tried, ...]:
+    """What was tried on an architecture or its siblings, or with a model family elsewhere; nearest first.
+
+    Empty where there is no snapshot. At most MOST_ROWS rows of each kind of nearness, failures and newer ones
+    first, so that the time does not grow with the store.
+    """
+    with _opened(store) as base:
+        if base is None:
+            return ()
+        found: dict[str, bytes] = {}
+        for condition, values in _nearness(arch, family):
+            sql = f"SELECT key, packed FROM tried WHERE {condition}"  # noqa: S608 - conditions are written below
+            for key, packed in base.execute(f"{sql} ORDER BY bad DESC, date DESC LIMIT {MOST_ROWS}", values):
+                found.setdefault(key, packed)
+        return tuple(_tried(_unpack(packed)) for packed in found.values())
+
+
+def run_detail(store: Path, prefix: str) -> dict[str, Any] | None:
+    """One run as JSON with its evidence ``lines``, by id or the start of one; None where there is none.
+
+    Raises KbctlError where several runs start so.
+    """
+    start = prefix if prefix.startswith("run:") else f"run:{prefix}"
+    with _opened(store) as base:
+        if base is None:
+            return None
+        sql = "SELECT run, packed FROM run WHERE run >= ? AND run < ? LIMIT 4"
+        found = base.execute(sql, (start, start + "\x7f")).fetchall()
+    if len(found) > 1:
+        names = ", ".join(run for run, _ in found[:3])
+        raise KbctlError("several runs start so", where=prefix, tip=f"for example {names}")
+    return _unpack(found[0][1]) if found else None
+
+
+def stamp(store: Path) -> dict[str, Any] | None:
+    """What the snapshot was made from: ``runs`` and ``made_from``; None where there is none."""
+    with _opened(store) as base:
+        row = base.execute("SELECT runs, made_from FROM stamp").fetchone() if base else None
+    return {"runs": row[0], "made_from": row[1]} if row else None
+
+
+def siblings(arch: str) -> frozenset[str]:
+    """An architecture and those whose behaviour it may share."""
+    return next((group for group in SIBLINGS if arch in group), frozenset({arch}))
+
+
+def _nearness(arch: str | None, family: str | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+    near = tuple(sorted(siblings(arch) - {arch})) if arch else ()
+    if arch and family:
+        yield "arch = ? AND family = ?", (arch, family)
+        yield from (("arch = ? AND family = ?", (one, family)) for one in near)
+    if arch:
+        yield "arch = ?", (arch,)
+        yield from (("arch = ?", (one,)) for one in near)
+    if family:
+        yield "family = ?", (family,)
+    if not arch and not family:
+        yield "true", ()
+
+
+@contextmanager
+def _opened(store: Path) -> Iterator[sqlite3.Connection | None]:
+    path = path_of(store)
+    if not path.exists():
+        yield None
+        return
+    try:
+        with closing(sqlite3.connect(f"file:{_quoted(path)}?mode=ro&immutable=1", uri=True)) as base:
+            known = base.execute("SELECT format FROM stamp").fetchone()
+            yield base if known and known[0] == FORMAT else None
+    except sqlite3.DatabaseError as error:
+        tip = "kbctl rebuild makes it again"
+        raise KbctlError(f"the snapshot of own runs is damaged ({error})", where=str(path), tip=tip) from None
+
+
+def _quoted(path: Path) -> str:
+    return str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def _row(one: Tried) -> tuple[Any, ...]:
+    bad = any(ending.blame == "backend" and ending.effect != "ok" for ending in one.endings)
+    return one.key, one.hardware.arch, one.model.family, int(bad), one.date or "", _pack(asdict(one))
+
+
+def _detail(one: Mapping[str, Any]) -> tuple[str, bytes]:
+    return one["run"], _pack(one)
+
+
+def _pack(value: Mapping[str, Any]) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return zlib.compress(text.encode("utf-8", "replace"), 1)
+
+
+def _unpack(packed: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(zlib.decompress(packed))
+    return found
+
+
+def _tried(wire: Mapping[str, Any]) -> Tried:
+    return Tried(
+        key=wire["key"],
+        hardware=Hardware(**wire["hardware"]),
+        model=Model(**wire["model"]),
+        backend=Backend(**wire["backend"]),
+        endings=tuple(Ending(**{**one, "runs": tuple(one["runs"])}) for one in wire["endings"]),
+        points=tuple(_point(one) for one in wire["points"]),
+        conditions=wire["conditions"],
+        warnings=tuple(wire["warnings"]),
+        runs=tuple(wire["runs"]),
+        date=wire["date"],
+    )
+
+
+def _point(wire: Mapping[str, Any]) -> Point:
+    spread = {name: (low, high) for name, (low, high) in wire["spread"].items()}
+    return Point(**{**wire, "spread": spread, "runs": tuple(wire["runs"])})
