@@ -65,17 +65,14 @@ def predict(
 def residual(part: Mapping[str, Any], features: Mapping[str, float]) -> float:
     """What the regression adds to the logarithm of the physical estimate."""
     values = [features[name] for name in part["names"]]
-    return sum(
-        weight * form(part[name], values) for name, weight in part["mix"].items() for form in (FORMS[name],)
-    )
+    return float(sum(weight * FORMS[name](part[name], values) for name, weight in part["mix"].items()))
 
 
 def linear(form: Mapping[str, Any], values: Sequence[float]) -> float:
     """Intercept plus coefficients on standardised values, each held within its range in training."""
     terms = zip(values, form["mean"], form["scale"], form["coef"], strict=True)
-    return float(form["intercept"]) + sum(
-        coef * min(max((value - mean) / scale, -3.0), 3.0) for value, mean, scale, coef in terms
-    )
+    steps = (coef * min(max((value - mean) / scale, -3.0), 3.0) for value, mean, scale, coef in terms)
+    return float(form["intercept"] + sum(steps))
 
 
 def trees(form: Mapping[str, Any], values: Sequence[float]) -> float:

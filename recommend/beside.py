@@ -1,0 +1,238 @@
+"""What stands beside the picks: what not to run, what measured equal or elsewhere, what is open.
+
+Owns the choice of those lines. Must not rank. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kb.model import Tried
+from kb.vocab import gpus, models
+from recommend import candidates, own
+from recommend.advice import Avoided, Expected, Pick, Reason
+from recommend.expect import Known
+from recommend.explore import DOUBTFUL, Explored, about_role, word_of
+from recommend.question import Query
+from recommend.render.verdict import finding_json
+from recommend.veto import Evidence, Finding, judge
+
+Json = Mapping[str, Any]
+FP8_KV = {"sglang": "fp8_e4m3", "vllm": "fp8"}
+SHOWN_METRICS = ("output_tok_s", "ttft_ms", "tpot_ms")
+
+
+def avoided(explored: Sequence[Explored], chosen: Sequence[str], evidence: Evidence) -> Iterator[Avoided]:
+    """Alternatives that are known bad, suspect or disputed: first for the engines that were picked."""
+    met: set[tuple[str, str]] = set()
+    order = sorted(explored, key=lambda each: each.engine not in chosen)
+    for each in order:
+        for one in (*_of_options(each), *_of_cache(each, evidence)):
+            key = (str(one.finding["record"]), repr(sorted(one.roles.items())))
+            if key not in met:
+                met.add(key)
+                yield one
+
+
+def _of_options(each: Explored) -> Iterator[Avoided]:
+    rows = [one for one in each.options if word_of(one.findings) in DOUBTFUL]
+    for option in sorted(rows, key=lambda one: DOUBTFUL.index(word_of(one.findings))):
+        worst = next(found for found in option.findings if found.verdict in DOUBTFUL)
+        yield Avoided(
+            engine=each.engine,
+            roles={option.role: option.kernel},
+            settings=_added(option.query, each.base),
+            verdict=worst.verdict,
+            finding=finding_json(worst),
+        )
+
+
+def _added(query: Query, base: Query) -> dict[str, Any]:
+    return {key: value for key, value in query.settings.items() if base.settings.get(key) != value}
+
+
+def _of_cache(each: Explored, evidence: Evidence) -> Iterator[Avoided]:
+    """An 8-bit KV cache, where something is known against it on top of what the pick has."""
+    value = FP8_KV.get(each.engine)
+    if value is None or each.base.kv_dtype is not None:
+        return
+    before = {found.record for found in judge(each.composed, evidence).findings}
+    changed = candidates.vary(each.composed, {"kv_cache_dtype": value})
+    for found in judge(changed, evidence).findings:
+        if found.verdict in DOUBTFUL and found.record not in before:
+            yield Avoided(
+                engine=each.engine,
+                roles=dict(found.applies_to.get("roles_kernels") or {}),
+                settings={"kv_cache_dtype": value},
+                verdict=found.verdict,
+                finding=finding_json(found),
+            )
+
+
+def measured_elsewhere(question: Query, known: Known) -> Iterator[Expected]:
+    """Points of write-ups on this architecture and model family, with what they leave unsaid."""
+    for one in _writeups(question, known):
+        for metric in SHOWN_METRICS:
+            value = (one.get("metrics") or {}).get(metric)
+            if value:
+                yield Expected(
+                    metric=metric,
+                    value=value,
+                    low=value,
+                    high=math.inf if "lower bound" in str(one.get("metrics_note")) else value,
+                    level=0.0,
+                    basis=_told(one),
+                    evidence=(one["id"],),
+                    date=one.get("date"),
+                )
+
+
+def _writeups(question: Query, known: Known) -> Iterator[Json]:
+    for one in known.writeups:
+        here = one.get("arch") in (question.arch, gpus.sibling_of(question.arch or ""))
+        if here and models.family_of(str(one.get("model"))) == question.model.family:
+            yield one
+
+
+def _told(one: Json) -> str:
+    load = one.get("workload") or {}
+    flight = load.get("concurrency") or load.get("concurrency_text")
+    trace = one.get("telemetry") or {}
+    parts = [
+        f"{one.get('count') or '?'}x {one.get('gpu')}",
+        str(one.get("model")),
+        f"{one.get('engine') or 'engine unknown'} {one.get('engine_version') or '(release unknown)'}",
+        f"{flight} in flight" if flight else "load unknown",
+        f"lengths {load.get('input_len') or 'unknown'}/{load.get('output_len') or 'unknown'}",
+        f"date {one.get('date') or 'unknown'}",
+        ", ".join(f"{role} = {kernel}" for role, kernel in (one.get("roles") or {}).items()),
+        _trace(trace),
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def _trace(trace: Json) -> str:
+    if not trace:
+        return ""
+    busy = f"{trace.get('utilization_pct')} % utilisation"
+    power = f"{trace.get('power_w')} of {trace.get('power_limit_w')} W"
+    return f"{busy} at {power}, SM clock {trace.get('sm_clock_mhz')} of {trace.get('sm_clock_max_mhz')} MHz"
+
+
+def measured_equal(question: Query, known: Known) -> Iterator[Reason]:
+    """Kernels of one role that a write-up measured to be equal on this architecture."""
+    by_id = {one["id"]: one for one in known.writeups}
+    told = set()
+    for one in known.writeups:
+        for other in one.get("equal_to") or ():
+            pair = tuple(sorted((one["id"], other)))
+            if other in by_id and pair not in told and one.get("arch") == question.arch:
+                told.add(pair)
+                yield from _equal(one, by_id[other], pair)
+
+
+def _equal(one: Json, other: Json, ids: tuple[str, ...]) -> Iterator[Reason]:
+    roles, others = one.get("roles") or {}, other.get("roles") or {}
+    for role, kernel in roles.items():
+        if others.get(role) not in (kernel, None):
+            value = (one.get("metrics") or {}).get("output_tok_s")
+            yield Reason(
+                f"{role} = {kernel} and {role} = {others[role]} measured equal (about {value} tok/s) on "
+                f"{one.get('model')}, {one.get('gpu')}; release, date and lengths unknown.",
+                ids,
+            )
+
+
+def equals(picks: Sequence[Pick], spread: tuple[float, float]) -> tuple[Pick, ...]:
+    """The picks, each told which others it cannot be told apart from: intervals of own runs that overlap."""
+    found = []
+    for index, pick in enumerate(picks):
+        same = [
+            rank + 1
+            for rank, other in enumerate(picks)
+            if rank != index and _measured(pick) and _measured(other) and _close(pick, other, spread[1])
+        ]
+        found.append(replace(pick, equal_to=tuple(same)))
+    return tuple(found)
+
+
+def _measured(pick: Pick) -> bool:
+    return pick.predicted is not None and "own measurement" in pick.predicted.basis
+
+
+def _close(one: Pick, other: Pick, spread: float) -> bool:
+    if one.predicted is None or other.predicted is None:
+        return False
+    return abs(math.log(one.predicted.value / other.predicted.value)) < math.log(1 + spread)
+
+
+def diagnosis(question: Query, evidence: Evidence, known: Known) -> Iterator[Reason]:
+    """What traces of own runs (or of write-ups) showed, and what helps that condition."""
+    rows: dict[str, list[str]] = {}
+    for one in evidence.tried:
+        if one.hardware.arch == question.arch and own.same_model(one, question):
+            for condition in one.conditions:
+                rows.setdefault(condition, []).extend(one.runs or (one.key,))
+    for told in _writeups(question, known):
+        if (named := _condition(told.get("telemetry") or {})) is not None:
+            rows.setdefault(named, []).append(told["id"])
+    for condition, ids in rows.items():
+        row = known.interventions.get(condition)
+        if row:
+            yield Reason(f"{row['what']} Try: {'; '.join(row['try'])}.", tuple(dict.fromkeys(ids))[:5])
+
+
+def _condition(trace: Json) -> str | None:
+    power, limit = trace.get("power_w"), trace.get("power_limit_w")
+    busy = (trace.get("utilization_pct") or 0) >= 95
+    return "busy-underfed" if busy and power and limit and power <= 0.6 * limit else None
+
+
+def would_change(question: Query, picks: Sequence[Pick], assumed: Mapping[str, str]) -> Iterator[str]:
+    """What to say or to run that could turn the advice."""
+    if "engine_version" in {**question.assumed, **assumed} or (picks and not question.engine_version):
+        yield "Name the installed release (--engine NAME==VERSION): findings and flags hold for ranges."
+    if question.gpu_facts is None and question.arch:
+        yield "Name the GPU product instead of its architecture: memory, bandwidth and power are then known."
+    if "gpus" in assumed:
+        yield "Say how many GPUs there are (--gpus N)."
+    if picks and not any(pick.status == "proven-here" for pick in picks):
+        yield "Run pick 1 once and ingest its log and benchmark: nothing was measured on this machine."
+    for rank, pick in enumerate(picks, 1):
+        if pick.teaches:
+            yield f"Run pick {rank}: {pick.teaches}"
+
+
+def abstained(question: Query, picks: Sequence[Pick], known: Known) -> str | None:
+    """Why there is no number, or no pick at all."""
+    if not picks:
+        return "Every configuration that the catalogued engines can be asked for is known to fail here."
+    if any(pick.predicted for pick in picks):
+        return None
+    if question.entry is None:
+        return (
+            f"No numbers: {question.model.name or 'the model'} is in no catalog, so its sizes are unknown. "
+            "Cheapest experiment: start pick 1 and benchmark it once at your load."
+        )
+    if question.gpu_facts is None:
+        return "No predicted numbers: an architecture alone has no bandwidth. Name the GPU product."
+    return (
+        "No numbers: sizes of this model or GPU are unknown."
+        if known.model
+        else "No numbers: no fitted model."
+    )
+
+
+def own_runs_of(question: Query, evidence: Evidence) -> tuple[Tried, ...]:
+    """Own runs of this model on this architecture."""
+    return tuple(
+        one for one in evidence.tried if one.hardware.arch == question.arch and own.same_model(one, question)
+    )
+
+
+def strongest(findings: Sequence[Finding], role: str) -> Finding | None:
+    """The first (strongest) finding about a role."""
+    return next((found for found in findings if about_role(found, role)), None)

@@ -1,0 +1,188 @@
+"""What could be run at all: configurations of the engines' own spellings, one per idea.
+
+Owns the making of candidates: what every engine does by itself, each kernel that a release can be asked for,
+other parallel layouts, and what ran here before. Must not judge or rank them. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kb.model import Tried
+from kb.vocab import engines
+from kb.vocab.gpus import Gpu
+from kb.vocab.models import ModelEntry
+from recommend.physics import weight_bytes_per_gpu
+from recommend.query import Asked, Query, ask, resolve
+from recommend.samples import layout_of
+
+# Engines tried in this order where the question names none; the others need their own checkpoint formats.
+GENERAL = ("sglang", "vllm", "tensorrt-llm")
+GGUF = ("llama.cpp",)
+USABLE_MEMORY = 0.9
+COUNTS = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One configuration as a full question; ``changed`` are the roles set on purpose.
+
+    ``idea`` is its origin (auto, kernel, layout, own, composed, kv); ``sources`` are ids that suggested it.
+    """
+
+    query: Query
+    idea: str
+    changed: Mapping[str, str] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+
+
+def engines_for(asked: Asked, quantization: str | None) -> tuple[str, ...]:
+    """The engines to consider: the one asked for, else those that load this kind of checkpoint."""
+    if asked.engine:
+        return (asked.engine,)
+    return GGUF if (quantization or "").startswith("gguf") else GENERAL
+
+
+def base(asked: Asked, engine: str, count: int | None) -> Query:
+    """The question for one engine with its tensor-parallel size, everything else left to the engine."""
+    name = engine.partition("==")[0]
+    said = {pair.partition("=")[0] for pair in asked.settings}
+    sized = (
+        (f"tp={count}",)
+        if count and count > 1 and not said & {"tp", engines.canonical_dest(name, "tp")}
+        else ()
+    )
+    return ask(replace(asked, engine=engine, settings=(*asked.settings, *sized), gpus=count or asked.gpus))
+
+
+def vary(query: Query, settings: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Query:
+    """The query with further settings and environment; its roles are resolved anew."""
+    merged = {**query.settings, **settings}
+    common = {
+        key: value
+        for key, value in engines.common_settings(query.engine or "", merged).items()
+        if value is not None
+    }
+    kv = common.get("kv_dtype")
+    changed = replace(
+        query,
+        settings=merged,
+        environment={**query.environment, **(environment or {})},
+        common=common,
+        kv_dtype=str(kv).lower() if kv not in (None, "auto") else None,
+    )
+    return resolve(changed)
+
+
+def with_kernel(query: Query, role: str, kernel: str) -> Query | None:
+    """The query with one kernel asked for, or ``None`` where this release cannot be asked for it."""
+    spelled = engines.spell(
+        query.engine or "", query.engine_version, role, kernel, query.arch, query.quantization
+    )
+    if not spelled:
+        return None
+    settings = {key: value for key, value in spelled.items() if not key.isupper()}
+    environment = {key: str(value) for key, value in spelled.items() if key.isupper()}
+    changed = vary(query, settings, environment)
+    return changed if changed.kernel(role) == kernel else None
+
+
+def roles_in_use(query: Query) -> tuple[str, ...]:
+    """The roles that this model has work for and whose kernel can be chosen."""
+    entry = query.entry
+    kinds = set(entry.attention) if entry else set()
+    moe = ("moe",) if entry is None or entry.experts else ()
+    sparse = ("dsa.prefill", "dsa.decode") if "dsa" in kinds else ()
+    dense = () if sparse else ("mla",) if "mla" in kinds else ("attention.prefill", "attention.decode")
+    linear = ("linear_attention",) if any("linear" in kind for kind in kinds) else ()
+    return (*moe, *sparse, *dense, *linear, *_gemm(query.quantization))
+
+
+def _gemm(quantization: str | None) -> tuple[str, ...]:
+    word = quantization or ""
+    if "nvfp4" in word:
+        return ("gemm.fp4",)
+    return ("gemm.fp8",) if word.startswith("fp8") else ()
+
+
+def kernel_options(query: Query, roles: Sequence[str]) -> Iterator[tuple[str, str, Query]]:
+    """(role, kernel, query) for every kernel that this release can be asked for in these roles."""
+    known = engines.kernels()["roles"]
+    for role in roles:
+        for kernel in known.get(role, ()):
+            if (changed := with_kernel(query, role, kernel)) is not None:
+                yield role, kernel, changed
+
+
+def fitting_count(gpu: Gpu | None, entry: ModelEntry | None, quantization: str | None) -> int | None:
+    """The smallest usual number of GPUs that holds the weights with room for a cache, if that can be told."""
+    if gpu is None or entry is None or not gpu.memory_gib:
+        return None
+    for count in COUNTS:
+        layout = layout_of(entry, quantization, tp=count)
+        if weight_bytes_per_gpu(entry, layout) < 0.75 * gpu.memory_gib * 2**30:
+            return count
+    return COUNTS[-1]
+
+
+def fits(gpu: Gpu | None, entry: ModelEntry | None, query: Query) -> bool | None:
+    """Whether the weights fit the GPUs' memory; ``None`` where sizes are unknown."""
+    if gpu is None or entry is None or not gpu.memory_gib or not entry.params_total_b:
+        return None
+    return weight_bytes_per_gpu(entry, layout_for(query, entry)) < USABLE_MEMORY * gpu.memory_gib * 2**30
+
+
+def layout_for(query: Query, entry: ModelEntry) -> Any:
+    """The parallel layout that a query's settings make."""
+    size = {key: int(query.common.get(key) or 1) for key in ("tp", "pp", "dp", "ep")}
+    # SGLang counts attention replicas inside the tensor ranks; only what exceeds the ranks adds GPUs.
+    count = query.hardware.count or size["tp"] * size["pp"]
+    inside = size["dp"] if size["tp"] * size["pp"] * size["dp"] > count else 1
+    kv = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "nvfp4": 0.56, "fp4": 0.56}.get(
+        query.kv_dtype or "", 2.0
+    )
+    return layout_of(
+        entry,
+        query.quantization,
+        tp=max(size["tp"] // inside, 1),
+        pp=size["pp"],
+        dp=size["dp"],
+        ep=min(size["ep"], count),
+        kv_bytes=kv,
+    )
+
+
+def layouts(query: Query) -> Iterator[tuple[str, Query]]:
+    """Other ways to lay the model on the same GPUs: experts spread, attention replicated, a smaller cache."""
+    tp = int(query.common.get("tp") or 1)
+    if query.entry is not None and query.entry.experts and tp > 1 and int(query.common.get("ep") or 1) == 1:
+        changed = _sized(query, "ep", tp)
+        if changed is not None:
+            yield "layout", changed
+
+
+def _sized(query: Query, key: str, value: int) -> Query | None:
+    dest = engines.canonical_dest(query.engine or "", key)
+    if dest == key:
+        return None
+    changed = vary(query, {dest: value})
+    return changed if int(changed.common.get(key) or 1) == value else None
+
+
+def own(query: Query, tried: Iterable[Tried]) -> Iterator[Candidate]:
+    """Configurations of this engine that ran here on this model, as they were."""
+    for one in tried:
+        backend = one.backend
+        if backend.engine != query.engine or one.model.family != query.model.family:
+            continue
+        if one.hardware.arch != query.arch:
+            continue
+        settings = {key: value for key, value in backend.settings.items() if key not in ("host", "port")}
+        changed = vary(
+            replace(query, engine_version=backend.engine_version or query.engine_version),
+            settings,
+            backend.environment,
+        )
+        yield Candidate(query=changed, idea="own", changed=changed.requested, sources=one.runs)

@@ -1,0 +1,293 @@
+"""What number to expect: own measurements first, then published ones and the regression.
+
+Owns how measurements and the model become one expected value, and when to abstain. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kb.measurements import KernelTimes, ServingPoint
+from kb.model import Point, Tried
+from kb.vocab.gpus import Gpu
+from kb.vocab.models import ModelEntry
+from recommend.advice import Expected
+from recommend.candidates import layout_for
+from recommend.features import Situation, features, position
+from recommend.physics import Load, expert_params_b
+from recommend.question import Query
+from recommend.samples import shape_of, situation_of
+from recommend.score import METRICS, novelty_of, predict, residual
+
+Json = Mapping[str, Any]
+METRIC_OF_GOAL = {
+    "throughput": "output_tok_s",
+    "cost": "output_tok_s",
+    "latency": "ttft_ms",
+    "interactivity": "tpot_ms",
+}
+# A pair of kernels of one role moves a whole step by at most the role's share of it.
+ROLE_SHARE = {"moe": 0.5, "attention.decode": 0.2, "attention.prefill": 0.1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is given to the recommender besides records and own runs: the fitted model and public tables."""
+
+    model: Json | None = None
+    serving: Sequence[ServingPoint] = ()
+    kernels: Sequence[KernelTimes] = ()
+    writeups: Sequence[Json] = ()
+    interventions: Json = field(default_factory=dict)
+    proofs: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """Expected metrics of one candidate: log values (to rank by) and what to show."""
+
+    log_values: Mapping[str, float]
+    shown: Mapping[str, Expected]
+    nearest: tuple[str, ...] = ()
+
+
+def outlook(
+    query: Query, load: Load, known: Known, runs: Sequence[Tried], near: Sequence[Near] = ()
+) -> Outlook:
+    """What to expect of a configuration at a load; empty where there is no basis at all."""
+    metrics: dict[str, Expected] = {}
+    logs: dict[str, float] = {}
+    nearest: tuple[str, ...] = ()
+    modelled = _modelled(query, load, known, near)
+    if modelled is not None:
+        metrics, nearest = modelled
+        logs = {metric: math.log(one.value) for metric, one in metrics.items()}
+    for metric in METRICS:
+        if (own := measured_here(runs, load, metric, noise(known))) is not None:
+            metrics[metric] = own
+            logs[metric] = math.log(own.value)
+    shift = kernel_shift(query, load, known)
+    if shift and not runs:
+        logs = {
+            metric: value + (shift if metric == "output_tok_s" else -shift) for metric, value in logs.items()
+        }
+    return Outlook(log_values=logs, shown=metrics, nearest=nearest)
+
+
+def noise(known: Known) -> tuple[float, float]:
+    """(median, 90th percentile) of how far two runs of one configuration differ, as a fraction."""
+    found = (known.model or {}).get("noise") or {}
+    return float(found.get("p50", 0.03)), float(found.get("p90", 0.2))
+
+
+def measured_here(
+    runs: Sequence[Tried], load: Load, metric: str, spread: tuple[float, float]
+) -> Expected | None:
+    """The newest own measurement at this number of requests in flight, with its own or the usual spread."""
+    points = [
+        (one, point)
+        for one in runs
+        for point in one.points
+        if point.metrics.get(_name(metric, point))
+        and point.workload.get("concurrency") in (load.concurrency, None)
+    ]
+    if not points:
+        return None
+    tried, point = max(points, key=lambda pair: (pair[1].date or "", pair[1].n))
+    name = _name(metric, point)
+    value = point.metrics[name]
+    low, high = point.spread.get(name, (value, value))
+    if point.n < 3 or low == high:
+        low, high = min(low, value / (1 + spread[1])), max(high, value * (1 + spread[1]))
+    count = f"{point.n} own measurement{'s' if point.n > 1 else ''}"
+    short = "; a single short run: differences below the usual spread tell nothing" if point.n == 1 else ""
+    return Expected(
+        metric=metric,
+        value=value,
+        low=low,
+        high=high,
+        level=0.9,
+        basis=f"{count} here{short}",
+        evidence=(point.runs or tried.runs or (tried.key,))[:3],
+        date=point.date,
+    )
+
+
+def _name(metric: str, point: Point) -> str:
+    names = (metric, f"{metric}_mean", f"{metric}_p50", f"{metric}_median")
+    return next((name for name in names if point.metrics.get(name)), metric)
+
+
+def _modelled(
+    query: Query, load: Load, known: Known, near: Sequence[Near]
+) -> tuple[dict[str, Expected], tuple[str, ...]] | None:
+    gpu, model = query.gpu_facts, known.model
+    situation = situation_for(query, load, gpu, model) if gpu and model else None
+    named = features(situation) if situation else None
+    if gpu is None or model is None or situation is None or named is None:
+        return None
+    novelty = novelty_of(model, gpu.name, shape_of(situation.entry))
+    alike = sorted(((_likeness(situation, one), one) for one in near), key=lambda pair: -pair[0])[:12]
+    ids = tuple(one.point.id for _, one in alike[:3])
+    found = {}
+    for metric in METRICS:
+        guess = predict(model, metric, named, novelty)
+        if guess is None:
+            continue
+        factor = math.exp(_correction(metric, alike, model))
+        found[metric] = Expected(
+            metric=metric,
+            value=guess.value * factor,
+            low=guess.low * factor,
+            high=guess.high * factor,
+            level=guess.level,
+            basis=_basis(novelty, gpu, alike, model),
+            evidence=ids or ("model:physics+regression",),
+            date=max((one.point.date for _, one in alike[:3] if one.point.date), default=None),
+        )
+    return found, ids
+
+
+def situation_for(query: Query, load: Load, gpu: Gpu, model: Json) -> Situation | None:
+    """A candidate as the regression sees it."""
+    if query.entry is None or query.engine is None:
+        return None
+    known = model.get("releases", {}).get(query.engine, ())
+    return Situation(
+        gpu=gpu,
+        entry=query.entry,
+        layout=layout_for(query, query.entry),
+        load=load,
+        engine=query.engine,
+        release=position(query.engine_version, known),
+        speculation=bool(query.common.get("speculation")),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A published point of this model on this GPU, as the regression sees it."""
+
+    point: ServingPoint
+    situation: Situation
+    features: Mapping[str, float]
+
+
+def neighbours(gpu: Gpu | None, entry: ModelEntry | None, load: Load, known: Known) -> tuple[Near, ...]:
+    """The published points of this model on this GPU at the most alike loads (at most 24)."""
+    if gpu is None or entry is None or known.model is None:
+        return ()
+    here = [point for point in known.serving if point.gpu == gpu.name and point.mode == "agg" and point.gpus]
+    here.sort(key=lambda point: (_load_distance(point, load), point.id))
+    found: list[Near] = []
+    for point in here:
+        situation = situation_of(point, known.model.get("releases", {}))
+        named = features(situation) if situation and shape_of(situation.entry) == shape_of(entry) else None
+        if situation is not None and named is not None:
+            found.append(Near(point, situation, named))
+        if len(found) == 24:
+            break
+    return tuple(found)
+
+
+def _load_distance(point: ServingPoint, load: Load) -> float:
+    apart = abs(math.log2(load.concurrency / point.concurrency))
+    apart += abs(math.log2(load.input_len / point.input_len)) / 2
+    return apart + abs(math.log2(load.output_len / point.output_len)) / 2
+
+
+def _likeness(one: Situation, near: Near) -> float:
+    """1 for a point of this very layout, engine and load; less by what differs."""
+    other = near.situation
+    apart = _load_distance(near.point, one.load)
+    apart += 2 * abs(math.log2(one.layout.gpus / other.layout.gpus))
+    apart += 2 * abs(math.log2(one.layout.expert_bits / other.layout.expert_bits))
+    apart += 0.5 * (one.layout.ep != other.layout.ep) + 1.0 * (one.engine != other.engine)
+    return math.exp(-apart)
+
+
+def _correction(metric: str, near: Sequence[tuple[float, Near]], model: Json) -> float:
+    """What alike published points add to the regression: their mean error, shrunk by how alike they are."""
+    part = model["metrics"][metric]
+    total = weight = 0.0
+    for likeness, one in near:
+        point = one.point
+        value = {"output_tok_s": point.output_tok_s, "ttft_ms": point.ttft_ms, "tpot_ms": point.tpot_ms}[
+            metric
+        ]
+        expected = one.features[METRICS[metric]] + residual(part, one.features) + part["unit_log"]
+        total += likeness * (math.log(value) - expected)
+        weight += likeness
+    return total / (weight + 0.5)
+
+
+_BASIS = {
+    "same": "physics and a regression on {count} published points, this model on {gpu} among them",
+    "new-gpu": "physics and a regression on {count} published points, this model on other GPUs only",
+    "new-model": "physics and a regression on {count} published points, {gpu} with other models only",
+    "new-both": "physics only in effect: none of {count} published points is of {gpu} or of this model",
+}
+
+
+def _basis(novelty: str, gpu: Gpu, near: Sequence[tuple[float, Near]], model: Json) -> str:
+    told = _BASIS[novelty].format(count=model.get("samples", 0), gpu=gpu.name)
+    if not near:
+        return told
+    point = near[0][1].point
+    release = point.version or "(release unknown)"
+    layout = f"{point.gpus} GPUs, {point.precision or 'unknown precision'}, {point.concurrency} in flight"
+    lengths = f"{point.input_len}/{point.output_len} tokens"
+    return f"{told}; nearest: {point.engine} {release}, {layout}, {lengths}: {point.output_tok_s:.0f} tok/s"
+
+
+def kernel_shift(query: Query, load: Load, known: Known) -> float:
+    """Log factor on throughput from measured kernel times of this GPU: 0 for the fastest or unknown."""
+    total = 0.0
+    for role, share in ROLE_SHARE.items():
+        kernel = query.kernel(role)
+        ratio = slowdown(role, kernel, query, load, known.kernels) if kernel else None
+        if ratio is not None:
+            total -= math.log(1 + share * _weight(role, query) * (ratio - 1))
+    return total
+
+
+def _weight(role: str, query: Query) -> float:
+    if role != "moe" or query.entry is None:
+        return 1.0
+    return min(1.0, expert_params_b(query.entry) / (query.entry.params_total_b or 1.0) + 0.1)
+
+
+def slowdown(
+    role: str, kernel: str, query: Query, load: Load, kernels: Iterable[KernelTimes]
+) -> float | None:
+    """How much longer a kernel takes than the fastest of its role here, or ``None`` where not measured."""
+    best: dict[str, float] = {}
+    for times in kernels:
+        if times.role == role and times.dtype in dtypes(query) and times.engine == query.engine:
+            for value in at_load(times, load):
+                best[times.kernel] = min(best.get(times.kernel, math.inf), value)
+    if kernel not in best or len(best) < 2:
+        return None
+    return best[kernel] / min(best.values())
+
+
+def dtypes(query: Query) -> tuple[str, ...]:
+    """The kernel tables' words for a weight quantization."""
+    word = query.quantization or ""
+    table = {"nvfp4": ("nvfp4",), "mxfp4": ("w4a16_mxfp4", "w4a8_mxfp4_mxfp8"), "fp8-block": ("fp8_block",)}
+    if word in table:
+        return table[word]
+    if word.startswith("fp8"):
+        return ("fp8", "fp8_block")
+    return ("bfloat16",) if word in ("bf16", "fp16", "") else ("int4_wo",)
+
+
+def at_load(times: KernelTimes, load: Load) -> Iterator[float]:
+    """The latency measured nearest to the number of tokens in one decode step, in ms."""
+    counts = {int(name[1:]): value for name, value in times.times.items() if name[1:].isdigit()}
+    if counts:
+        near = min(counts, key=lambda tokens: abs(math.log2(tokens / load.concurrency)))
+        yield counts[near]
