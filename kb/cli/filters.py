@@ -1,0 +1,37 @@
+"""Filters on runs, as the commands spell them, to a condition on the store's table.
+
+Owns the meaning of --gpu, --engine, --model and so on. Values never become SQL text.
+"""
+
+from __future__ import annotations
+
+from kb.cli.said import said_fields
+
+
+def run_condition(
+    *,
+    gpu: str | None = None,
+    engine: str | None = None,
+    model: str | None = None,
+    effect: str | None = None,
+    blame: str | None = None,
+) -> tuple[str, list[str]]:
+    """(SQL condition, its values) for the table ``run``."""
+    parts: list[str] = []
+    values: list[str] = []
+    said = said_fields(gpu=gpu, engine=engine)
+    column = "gpu" if "gpu" in said else "arch"
+    for name in (column, "engine", "engine_version"):
+        if said.get(name):
+            parts.append(f"{name} = ?")
+            values.append(str(said[name]))
+    for name, value in (("effect", effect), ("blame", blame)):
+        if value:
+            parts.append(f"{name} = ?")
+            values.append(value)
+    if model:
+        parts.append(
+            "(contains(lower(coalesce(model, '') || ' ' || coalesce(model_id, '')), ?) OR lower(family) = ?)"
+        )
+        values += [model.lower(), model.lower()]
+    return " AND ".join(parts) or "true", values
