@@ -1,0 +1,314 @@
+"""Metadata that people's own runners write beside a run: ``run.json``, ``meta.json`` and the like.
+
+Owns the words of such files (``ingest/meta_keys.json``): which key holds the command, the engine, the exit
+status. A file is taken for metadata when several of them meet and none is a benchmark's result.
+
+``extra["run"]`` holds what bears on the outcome, each key only where the file says it: ``exit_code`` (int;
+negative: signal), ``stopped_by`` (text), ``killed_by`` (mapping with ``at``, ``signal``, ``who`` as far as
+given), ``ready`` (bool), ``ready_after_s``, ``ready_at``, ``timed_out`` (bool), ``wall_s``, ``started``,
+``ended`` and ``benches``: mappings of ``stdout`` (file name), ``rc`` (int), ``start``, ``end``, ``command``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ingest.formats import Format, Unreadable
+from ingest.launches import (
+    assignments_in,
+    backend_of,
+    engine_in_text,
+    engine_of_image,
+    model_of,
+    plain_version,
+    port_of,
+)
+from ingest.machine import hardware, known
+from ingest.sources import Source
+from ingest.traces import iso_time, line_count
+from kb.model import Experiment, Hardware, Problem, Reading
+from kb.vocab.engines import Launch, canonical_engine, canonical_settings, parse_command
+from kb.vocab.gpus import find_gpu
+
+_KEY = re.compile(r'^[ \t{]{0,8}"([A-Za-z_]\w*)"\s*:', re.MULTILINE)
+_ANY_KEY = re.compile(r'"([A-Za-z_][\w. %/-]*)"\s*:')
+_RESULT = re.compile(
+    r"(?i)throughput|ttft|tpot|\bitl|latency|tok_?s\b|tokens_per_s|tps\b|per_second|p9[059]|accuracy|\bresults?\b"
+)
+_LARGEST = 8 << 20
+_OUTCOME = ("exit_code", "stopped_by", "ready", "killed_by", "timed_out", "benches")
+
+
+def sniff(source: Source) -> float:
+    """Keys of several kinds, one of them a command, an engine's version or a server's settings."""
+    head = source.head.lstrip("\ufeff \t\r\n")
+    if not head.startswith("{"):
+        return 0.0
+    keys = {key.lower() for key in _ANY_KEY.findall(head)}
+    kinds = {kind for key in keys if (kind := kind_of(key))}
+    if len(kinds) < 3 or not kinds & {"command", "settings", "version", "image"}:
+        return 0.0
+    if "model" not in kinds and "engine" not in kinds and "command" not in kinds:
+        return 0.0
+    if kinds & {"exit_code", "stopped_by"} and "command" in kinds:
+        return 0.92
+    if any(_RESULT.search(key) for key in keys):
+        return 0.0
+    return min(0.5 + 0.06 * len(kinds), 0.85)
+
+
+def read(source: Source) -> Reading:
+    """The one start that the file describes."""
+    text = source.text[:_LARGEST]
+    try:
+        raw = json.loads(text.lstrip("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"the JSON is damaged or cut: {error}") from None
+    if not isinstance(raw, dict):
+        raise Unreadable("the JSON holds no object at its top")
+    meta = _Meta(raw)
+    experiment = meta.experiment()
+    return Reading(
+        path=str(source.path),
+        format="run_meta",
+        kind="config",
+        experiments=(experiment,),
+        lines=line_count(text.count("\n") + 1),
+        problems=tuple(Problem(line=None, what=what) for what in meta.problems),
+        extra={name: found for name, found in (("run", meta.run()), ("meta", meta.rest())) if found},
+    )
+
+
+def kind_of(key: str) -> str | None:
+    """What a key of metadata is about (``command``, ``engine``, ``exit_code`` …), or None."""
+    word = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).lower()).strip("_")
+    found = _kinds().get(word)
+    if found:
+        return found
+    version = re.fullmatch(r"(\w+?)_version(?:_reported)?", word)
+    if version and canonical_engine(version[1]):
+        return "version"
+    image = re.fullmatch(r"(\w+?)_image", word)
+    if image and canonical_engine(image[1]):
+        return "image"
+    return "settings" if re.fullmatch(r"(?:extra_)?\w*_args", word) else None
+
+
+@cache
+def _kinds() -> Mapping[str, str]:
+    data = json.loads(Path(__file__).parents[1].joinpath("meta_keys.json").read_text(encoding="utf-8"))
+    return {key: kind for kind, keys in data.items() for key in keys}
+
+
+class _Meta:
+    """An object of metadata, its values by kind; nested objects of unknown name are searched as well."""
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self.found: dict[str, list[tuple[str, Any]]] = {}
+        self.problems: list[str] = []
+        self.raw = raw
+        self._collect(raw, 0)
+
+    def experiment(self) -> Experiment:
+        """Model, engine, settings, environment, hardware, times."""
+        launch = self._launch()
+        engine, version = self._engine(launch)
+        settings = self._settings(engine) | dict(launch.settings)
+        where = self._hardware()
+        quantization = settings.get("quantization") or self._quantization()
+        model = model_of(self._text("model") or launch.model, quantization)
+        environment = self._environment() | dict(launch.environment)
+        told = Launch(engine=engine, version=version, settings=settings, environment=environment)
+        backend = backend_of(told, where.arch, model.quantization)
+        return Experiment(
+            model=model,
+            backend=backend,
+            hardware=where,
+            port=port_of(settings),
+            started=self._time("started"),
+            ended=self._time("ended"),
+        )
+
+    def run(self) -> dict[str, Any]:
+        """What bears on the outcome."""
+        found: dict[str, Any] = {}
+        for kind in ("exit_code", "ready", "ready_after_s", "timed_out", "wall_s", "stopped_by", "ready_at"):
+            value = self._first(kind)
+            if value is not None:
+                found[kind] = value
+        killed = self._first("killed_by")
+        if killed:
+            found["killed_by"] = killed if isinstance(killed, dict) else {"who": str(killed)}
+        for kind in ("started", "ended"):
+            if time := self._time(kind):
+                found[kind] = time
+        benches = self._first("benches")
+        if isinstance(benches, list):
+            found["benches"] = [_bench(one) for one in benches if isinstance(one, dict)]
+        return found
+
+    def rest(self) -> dict[str, Any]:
+        """Top-level values that are short and of no known kind: identity, notes, other versions."""
+        known_keys = {key for values in self.found.values() for key, _ in values}
+        plain = {
+            key: value
+            for key, value in self.raw.items()
+            if isinstance(value, str | int | float | bool) and key not in known_keys
+        }
+        return {key: value if not isinstance(value, str) else value[:300] for key, value in plain.items()}
+
+    def _collect(self, raw: Mapping[str, Any], depth: int) -> None:
+        for key, value in raw.items():
+            kind = kind_of(str(key))
+            if kind:
+                self.found.setdefault(kind, []).append((str(key), value))
+            if isinstance(value, dict) and depth < 3 and kind not in ("environment", "settings", "killed_by"):
+                self._collect(value, depth + 1)
+
+    def _first(self, kind: str) -> Any:
+        return next((value for _, value in self.found.get(kind, ()) if value is not None), None)
+
+    def _text(self, kind: str) -> str | None:
+        for _, value in self.found.get(kind, ()):
+            if isinstance(value, str | int | float) and not isinstance(value, bool) and known(value):
+                return str(value)
+            if isinstance(value, dict):
+                name = next(
+                    (value[key] for key in ("name", "id", "path") if isinstance(value.get(key), str)), None
+                )
+                if name:
+                    return str(name)
+        return None
+
+    def _time(self, kind: str) -> str | None:
+        value = self._first(kind)
+        if not isinstance(value, str | int | float):
+            return None
+        text = str(value)
+        return text if re.match(r"\d{4}-\d\d-\d\dT", text) else iso_time(text)
+
+    def _launch(self) -> Launch:
+        for _, value in self.found.get("command", ()):
+            words = _words(value)
+            launch = (
+                parse_command(words, self._environment(), version=self._text("version")) if words else None
+            )
+            if launch and launch.engine:
+                return launch
+        return Launch()
+
+    def _engine(self, launch: Launch) -> tuple[str | None, str | None]:
+        engine, version = launch.engine, launch.version
+        for key, value in self.found.get("version", ()):
+            named = canonical_engine(key.split("_version")[0].replace("engine", ""))
+            if isinstance(value, str) and (named or not version):
+                engine, version = engine or named, plain_version(value) if named or engine else version
+        for _, value in (*self.found.get("engine", ()), *self.found.get("image", ())):
+            if isinstance(value, str):
+                told = (canonical_engine(value), None) if canonical_engine(value) else engine_in_text(value)
+                named, tag = told if told[0] else engine_of_image(value)
+                engine, version = engine or named, version or (tag if named else None)
+        return engine, version or (plain_version(self._text("version")) if engine else None)
+
+    def _settings(self, engine: str | None) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for _, value in self.found.get("settings", ()):
+            if isinstance(value, dict):
+                found |= self._of_mapping(value, engine)
+            elif isinstance(value, list) or (isinstance(value, str) and "--" in value):
+                found |= self._of_words(_words(value), engine)
+        return found
+
+    def _of_mapping(self, value: Mapping[str, Any], engine: str | None) -> dict[str, Any]:
+        plain, more = dict[str, Any](), dict[str, Any]()
+        for key, inner in value.items():
+            if kind_of(key) == "environment":
+                self.found.setdefault("environment", []).append((key, inner))
+            elif isinstance(inner, str) and inner.strip().startswith("--"):
+                more |= self._of_words(_words(inner), engine)
+            elif inner is not None and not isinstance(inner, dict | list):
+                plain[key] = inner
+        return canonical_settings(engine, plain) | more
+
+    def _of_words(self, words: list[str], engine: str | None) -> dict[str, Any]:
+        if not engine or not words:
+            return {}
+        launch = parse_command(words, engine=engine, version=self._text("version"))
+        return dict(launch.settings)
+
+    def _environment(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for _, value in self.found.get("environment", ()):
+            if isinstance(value, dict):
+                found |= {key: str(one) for key, one in value.items() if isinstance(one, str | int | float)}
+            elif isinstance(value, str):
+                found |= assignments_in(value)
+            elif isinstance(value, list):
+                found |= assignments_in(" ".join(str(one) for one in value))
+        return found
+
+    def _quantization(self) -> str | None:
+        from kb.vocab.models import quantization_of  # noqa: PLC0415 - loads the model catalog only when asked
+
+        for key, value in self.found.get("quantization", ()):
+            if isinstance(value, str) and (quantization_of(value) or key != "profile"):
+                return value
+        return None
+
+    def _hardware(self) -> Hardware:
+        text, count = self._text("gpu"), self._first("count")
+        if count is None and isinstance(self._first("gpu"), int):
+            text, count = None, self._first("gpu")
+        times = re.match(r"^\s*(\d+)\s*[x×]\s*(.+)$", text or "")
+        if times:
+            text, count = times[2], count or int(times[1])
+        product = find_gpu(text) if text else None
+        name = product.name if product else text
+        return hardware(
+            [name] if name else [],
+            count=count if isinstance(count, int) and not isinstance(count, bool) else None,
+            driver=self._text("driver"),
+            cuda=self._text("cuda"),
+        )
+
+
+def _words(value: Any) -> list[str]:
+    if isinstance(value, list):
+        return [str(one) for one in value if isinstance(one, str | int | float)]
+    if not isinstance(value, str):
+        return []
+    try:
+        return shlex.split(value.replace("\\\n", " "))
+    except ValueError:
+        return value.split()
+
+
+def _bench(one: Mapping[str, Any]) -> dict[str, Any]:
+    names = {
+        "stdout": ("stdout", "log", "output", "file"),
+        "rc": ("rc", "exit_code", "returncode"),
+        "start": ("start", "started", "start_time"),
+        "end": ("end", "ended", "end_time"),
+        "command": ("command", "cmd", "argv"),
+    }
+    found = {
+        name: next((one[key] for key in keys if one.get(key) is not None), None)
+        for name, keys in names.items()
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+FORMAT = Format(
+    name="run_meta",
+    kind="config",
+    sniff=sniff,
+    read=read,
+    docs="Metadata of a run as people's own runners write it (`run.json`, `meta.json`): command line, engine "
+    "and version, model, hardware, environment, start and end, exit status, who stopped it, its clients.",
+)

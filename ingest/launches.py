@@ -1,0 +1,132 @@
+"""From a launch command, settings or names to the typed values that an experiment holds.
+
+Owns how what a file says about a server becomes ``Model``, ``Backend`` and an ``Experiment`` that supplies
+fields. Must not read files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ingest.machine import known
+from kb.model import Backend, Experiment, Hardware, Model
+from kb.vocab.engines import Launch, canonical_engine, canonical_settings, roles_of
+from kb.vocab.models import find_model, quantization_of
+
+_VERSION = re.compile(r"v?(\d+(?:\.\d+)+(?:[.-]?(?:rc|post|dev|a|b)\d*)*(?:\+[\w.]+)?)")
+_IMAGE_TAG = re.compile(r"^(?:[\w.-]+(?::\d+)?/)*([\w.-]+):([\w.-]+)(?:@sha256:\w+)?$")
+_VERSION_OF_TAG = re.compile(r"^v?(\d+(?:\.\d+)+(?:(?:rc|post|dev)\d+)*(?:\.?(?:rc|post|dev)\d+)*)")
+
+
+def model_of(name: object, quantization: object = None) -> Model:
+    """The model that a name means; a quantization said beside it beats the one that the name implies."""
+    word = known(name)
+    if word is None:
+        said = known(quantization)
+        return Model(quantization=(quantization_of(said) or said.lower()) if said else None)
+    entry, said = find_model(word), known(quantization)
+    method = quantization_of(said) or said.lower() if said else quantization_of(word)
+    return Model(
+        name=word,
+        id=entry.id if entry else None,
+        family=entry.family if entry else None,
+        architecture=entry.architecture if entry else None,
+        quantization=method,
+    )
+
+
+def backend_of(launch: Launch, arch: str | None = None, quantization: str | None = None) -> Backend:
+    """An engine with its settings by dest, and the kernels that they ask for on this arch."""
+    word = known(launch.engine)
+    name = canonical_engine(word) or word if word else None
+    given = canonical_settings(name, launch.settings) if name else dict(launch.settings)
+    version = known(launch.version)
+    asked = roles_of(name, version, given, launch.environment, arch, quantization) if name else {}
+    return Backend(
+        engine=name,
+        engine_version=plain_version(version),
+        settings=given,
+        environment=dict(launch.environment),
+        requested=asked,
+    )
+
+
+def experiment_of(launch: Launch, hardware: Hardware | None = None, **rest: Any) -> Experiment:
+    """The experiment that a launch supplies; ``rest`` are further fields (started, ended …)."""
+    quantization = launch.settings.get("quantization")
+    model = model_of(launch.model, quantization)
+    where = hardware or Hardware()
+    backend = backend_of(launch, where.arch, model.quantization)
+    return Experiment(model=model, backend=backend, hardware=where, port=port_of(launch.settings), **rest)
+
+
+def port_of(settings: Mapping[str, Any]) -> int | None:
+    """The port in settings, when it is one."""
+    port = str(settings.get("port"))
+    return int(port) if port.isdigit() and 0 < int(port) < 65536 else None
+
+
+def plain_version(text: object) -> str | None:
+    """The version in a text such as ``v0.21.0`` or ``vLLM 0.5.2``; the text itself when it holds none."""
+    word = known(text)
+    if word is None:
+        return None
+    found = _VERSION.search(word)
+    return found[1] if found else word
+
+
+def engine_of_image(image: str) -> tuple[str | None, str | None]:
+    """(engine, version) of a container image such as ``vllm/vllm-openai:v0.26.0-cu129``."""
+    named = _IMAGE_TAG.match(image.strip())
+    path = image.strip().rpartition(":")[0] or image.strip()
+    engine = next((name for part in path.split("/")[::-1] if (name := _engine_in(part))), None)
+    tag = _VERSION_OF_TAG.match(named[2]) if named else None
+    return engine, tag[1] if tag and engine else None
+
+
+def engine_in_text(text: str) -> tuple[str | None, str | None]:
+    """(engine, version) named in a free text such as ``vLLM 0.5.2, CUDA 12.4``."""
+    for part in re.split(r"[,;]", text):
+        words = part.split()
+        for at, word in enumerate(words):
+            engine = canonical_engine(word)
+            if engine:
+                rest = " ".join(words[at + 1 : at + 3])
+                found = _VERSION.search(rest)
+                return engine, found[1] if found else None
+    return None, None
+
+
+def assignments_in(text: str) -> dict[str, str]:
+    """``A=b C="d e"`` as a mapping; words without ``=`` are left out."""
+    found = re.findall(r"""([A-Za-z_]\w*)=("[^"]*"|'[^']*'|\S*)""", text)
+    return {name: value.strip("\"'") for name, value in found}
+
+
+def merged(first: Experiment, others: Iterable[Experiment]) -> Experiment:
+    """One experiment of several that speak of the same start: earlier ones win, settings add up."""
+    for other in others:
+        mine, theirs = first.backend, other.backend
+        backend = Backend(
+            engine=mine.engine or theirs.engine,
+            engine_version=mine.engine_version or theirs.engine_version,
+            dependencies={**theirs.dependencies, **mine.dependencies},
+            settings={**theirs.settings, **mine.settings},
+            environment={**theirs.environment, **mine.environment},
+            requested={**theirs.requested, **mine.requested},
+        )
+        model = first.model if first.model.name else other.model
+        first = replace(first, backend=backend, model=model, port=first.port or other.port)
+    return first
+
+
+def _engine_in(part: str) -> str | None:
+    stem = part.lower().split(":")[0]
+    for word in (stem, *re.split(r"[-_.]", stem)):
+        engine = canonical_engine(word)
+        if engine:
+            return engine
+    return None
