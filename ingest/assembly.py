@@ -46,7 +46,8 @@ def assemble_pending(store: Store) -> Change:
     for some in _batches(regions):
         folders = [one for region in some for one in (*region.folders, *region.sites)]
         found = [one for region in some for one in _assemble(store, sites, region, claimed)]
-        put_runs(store, [*folders, *_waiting_in(sites, waiting, folders)], _not_forgotten(store, found))
+        places = [*folders, *_waiting_in(sites, waiting, folders)]
+        put_runs(store, places, _wanted(store, found, places))
     put_runs(store, waiting_left(store, waiting), [])
     return _change(before, _digests(store))
 
@@ -114,8 +115,14 @@ def _said(store: Store) -> dict[str, dict[str, Any]]:
     return {target: json.loads(found[-1].value) for target, found in claims.items()}
 
 
-def _not_forgotten(store: Store, runs: Sequence[Assembled]) -> list[Assembled]:
+def _wanted(store: Store, runs: Sequence[Assembled], places: Sequence[str]) -> list[Assembled]:
+    """Without runs that the user forgot, and without imported ones that are here as one's own."""
     forgotten = claims_by_target(store, ("forget",))
+    imported = [one.experiment.run for one in runs if one.imported]
+    sql = "SELECT run FROM run WHERE run IN (SELECT unnest(?)) AND site NOT IN (SELECT unnest(?))"
+    own = {run for (run,) in store.rows(sql, [imported, list(places)])} if imported else set()
+    own |= {one.experiment.run for one in runs if not one.imported}
+    runs = [one for one in runs if not (one.imported and one.experiment.run in own)]
     return [one for one in runs if one.experiment.run not in forgotten]
 
 

@@ -19,11 +19,24 @@ from ingest.points import is_same_point, merged
 from kb.model import Experiment, Measurement, Outcome, Reading
 from kb.store.runs import ID_CHARACTERS, Assembled
 
-ORDER = ("metadata", "config", "measurement", "trace", "probe", "metrics", "machine", "note", "other")
+ORDER = (
+    "import",
+    "metadata",
+    "config",
+    "measurement",
+    "trace",
+    "probe",
+    "metrics",
+    "machine",
+    "note",
+    "other",
+)
 
 
 def part_of(reading: Reading) -> str:
     """What assembly uses a reading for: anchor, metadata, or one of the parts that join a run."""
+    if reading.kind == "import":
+        return "import"
     if reading.kind == "server_log":
         return "anchor" if reading.experiments else "other"
     if reading.kind == "config" and _records_a_start(reading):
@@ -86,7 +99,9 @@ class Work:
         linked = self.links.get(piece.identity, {})
         allowed = [one for one in drafts if linked.get(run_id(one.anchor, one.ordinal)) is not False]
         forced = [one for one in drafts if linked.get(run_id(one.anchor, one.ordinal))]
-        if piece.part == "machine":
+        if piece.part == "import":
+            self._import(piece)
+        elif piece.part == "machine":
             _join_machine(piece, allowed)
         elif piece.part == "measurement":
             self._join_measurements(piece, forced or allowed, near=near, forced=bool(forced))
@@ -98,6 +113,12 @@ class Work:
     def lone(self) -> list[Draft]:
         """Benchmarks without a server, as drafts."""
         return list(self.series.values())
+
+    def _import(self, piece: Piece) -> None:
+        for at, told in enumerate(piece.reading.experiments):
+            draft = _draft(piece, at, piece.folder, told)
+            draft.imported = True
+            self.series.setdefault(told.run, draft)
 
     def _join_one(self, piece: Piece, drafts: list[Draft], site: str, *, near: bool, forced: bool) -> None:
         told = next(iter(piece.reading.experiments), None)
@@ -260,14 +281,15 @@ def _finished(draft: Draft, said: Mapping[str, Mapping[str, Any]]) -> Assembled:
             experiment = say(experiment, said[identity])
     sources = tuple(path for _, path, _, _ in draft.attached)
     joined = tuple((path, how, sure) for _, path, how, sure in draft.attached[1:])
-    experiment = completed(
-        replace(experiment, run=run_id(draft.anchor, draft.ordinal), sources=sources, joined=joined), draft
-    )
+    run = experiment.run if draft.imported else run_id(draft.anchor, draft.ordinal)
+    experiment = replace(experiment, run=run, sources=sources, joined=joined)
+    experiment = experiment if draft.imported else completed(experiment, draft)
     return Assembled(
         anchor=draft.anchor,
         ordinal=draft.ordinal,
         site=draft.site,
         experiment=experiment,
+        imported=draft.imported,
         attached=tuple(draft.attached),
         probes=tuple(draft.probes),
     )

@@ -51,6 +51,7 @@ class Draft:
     facts: dict[str, Any] = field(default_factory=dict)
     probes: list[dict[str, Any]] = field(default_factory=list)
     traces: list[Piece] = field(default_factory=list)
+    imported: bool = False
 
     def attach(self, piece: Piece, how: str, sure: float) -> None:
         """Note a source of the run, once."""

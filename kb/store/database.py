@@ -20,7 +20,7 @@ from typing import Any
 
 import duckdb
 
-from kb.errors import StoreError
+from kb.errors import KbctlError, StoreError
 
 CONFIG: dict[str, Any] = {"storage_compatibility_version": "v1.5.0"}
 LIMIT = "maximum_object_size := 1073741824"
@@ -54,6 +54,19 @@ class Store:
             found = self.connection.execute(sql, parameters or None)
             names = [column[0] for column in found.description or ()]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    def ask(self, sql: str, parameters: Mapping[str, Any]) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Column names and rows of a user's query, which can reach nothing but this store.
+
+        Raises KbctlError for a query that cannot be run.
+        """
+        try:
+            self.connection.execute("SET enable_external_access = false")
+            found = self.connection.execute(sql, dict(parameters) or None)
+            return [column[0] for column in found.description or ()], found.fetchall()
+        except duckdb.Error as error:
+            tip = "kbctl sql 'SHOW TABLES' lists the tables"
+            raise KbctlError(f"the query cannot be run: {error}", tip=tip) from None
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

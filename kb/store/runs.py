@@ -33,6 +33,7 @@ class Assembled:
     ordinal: int
     site: str
     experiment: Experiment
+    imported: bool = False
     attached: tuple[tuple[str, str, str, float], ...] = ()
     probes: tuple[Mapping[str, Any], ...] = ()
 
@@ -51,7 +52,7 @@ def put_runs(store: Store, folders: Iterable[str], runs: Sequence[Assembled]) ->
     places = list(dict.fromkeys(folders))
     with store.transaction():
         old = [run for (run,) in store.rows("SELECT run FROM run WHERE site IN (SELECT unnest(?))", [places])]
-        drop_runs(store, old)
+        drop_runs(store, [*old, *(one.experiment.run for one in runs)])
         for table, rows in _tables(runs).items():
             store.load(table, rows)
         store.delete("pending", "folder", places)
