@@ -21,6 +21,7 @@ from kb.vocab.gpus import arch_number
 from kb.vocab.models import ModelEntry, quantization_groups, quantization_of
 
 _FOLDER = Path(__file__).with_name("gates")
+_UNSET = ("auto", "none", "false")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,7 @@ def default_roles(  # noqa: PLR0913, PLR0917 - one question has as many sides
     model: ModelEntry | None = None,
     quantization: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> dict[str, tuple[str, str]]:
     """Role → (kernel, gate id): what ``auto`` picks, as far as hand-read gates decide it.
 
@@ -90,7 +92,7 @@ def default_roles(  # noqa: PLR0913, PLR0917 - one question has as many sides
     releases = options.neighbours(engine, version)
     if not releases or arch is None:
         return {}
-    facts = _facts(engine, arch, model, quantization, settings or {})
+    facts = _facts(engine, arch, model, quantization, settings or {}) | {"environment": environment or {}}
     answers = [_decide(engine, release, facts) for release in releases]
     first = answers[0]
     return {
@@ -109,12 +111,20 @@ def _facts(
     kv_dtype = kv_dtype_of(str(given.get("kv_cache_dtype", "auto")))
     return {
         "arch": arch,
-        "quantization": None if method is None else list(quantization_groups(method)),
+        "quantization": None if method is None else _methods(method, model),
         "layout": str(setting(given, "quantization") or asked or "").lower() or None,
         "model": model,
         "kv_dtype": kv_dtype or "auto",
         "settings": given,
     }
+
+
+def _methods(method: str, model: ModelEntry | None) -> list[str]:
+    """A method and what it counts as; a plain FP8 checkpoint of some families is scaled in blocks."""
+    found = list(quantization_groups(method))
+    if method == "fp8" and model and model.family.startswith(tuple(_read("defaults")["block_fp8_families"])):
+        found.append("fp8-block")
+    return found
 
 
 def _decide(engine: str, release: str, facts: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
@@ -145,6 +155,8 @@ def _check(name: str, wanted: Any, facts: Mapping[str, Any]) -> bool | None:
         return None if facts[name] is None else any(one in wanted for one in facts[name])
     if name == "layout":
         return None if facts[name] is None else facts[name] in wanted
+    if name in ("env_on", "env_not_off"):
+        return _check_environment(name, wanted, facts["environment"])
     if name in ("settings", "unset"):
         return _check_settings(name, wanted, facts["settings"])
     return _check_model(name, wanted, facts["model"])
@@ -156,6 +168,11 @@ def _check_settings(name: str, wanted: Any, settings: Mapping[str, Any]) -> bool
             str(setting(settings, key) or "auto").lower() in ("auto", "none", "false") for key in wanted
         )
     return all(_has(setting(settings, key), values) for key, values in wanted.items())
+
+
+def _check_environment(name: str, wanted: Any, environment: Mapping[str, str]) -> bool:
+    given = [environment[one] for one in wanted if one in environment]
+    return any(map(truth, given)) if name == "env_on" else all(map(truth, given))
 
 
 def _has(value: Any, allowed: list[Any]) -> bool:
@@ -202,10 +219,11 @@ def _leads(engine: str) -> tuple[Gate, ...]:
 
 @cache
 def _rules() -> Mapping[str, list[dict[str, Any]]]:
-    rules: dict[str, list[dict[str, Any]]] = _read("defaults")
+    rules: dict[str, list[dict[str, Any]]] = _read("defaults")["engines"]
     return rules
 
 
+@cache
 def _read(name: str) -> Any:
     return json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 

@@ -56,6 +56,7 @@ def find_gpu(text: str, memory_mib: float | None = None) -> Gpu | None:
     return found[0] if len(found) == 1 else None
 
 
+@cache
 def candidates(text: str, memory_mib: float | None = None) -> tuple[Gpu, ...]:
     """Every product the text may mean: one for a full name, several for a name cut with dots, or none."""
     name = " ".join(text.split())

@@ -121,6 +121,7 @@ def quantization_of(text: str) -> str | None:
     return found[0] if found else None
 
 
+@cache
 def quantizations_of(text: str) -> tuple[str, ...]:
     """Every weight quantization a text lists (``nvfp4, fp8`` → both), in the order it lists them."""
     word = _KV_WORDS.sub(" ", text.lower())

@@ -119,8 +119,8 @@ def spell(  # noqa: PLR0913, PLR0917 - one question has as many sides
     wanted = canonical_kernel(kernel)
     for entry in dialect(engine)["spellings"]:
         name = entry.get("key") or entry["env"]
-        for value in _values(engine, entry):
-            if not _offered(engine, version, entry, value):
+        for value, meaning in _values(engine, entry).items():
+            if wanted not in str(meaning) or not _offered(engine, version, entry, value):
                 continue
             request: dict[str, Any] = {name: _typed(_as_offered(engine, version, entry, value))}
             settings = request if "key" in entry else {}
