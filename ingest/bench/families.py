@@ -48,7 +48,7 @@ class Families:
             self._add_length(length, given)
             return
         spoken = f"{words} ({unit})" if unit and "(" not in words else words
-        spoken = re.sub(r"\(count\)|\(per sec\)", _spoken_unit, spoken)
+        spoken = re.sub(r"\((?:count|requests|per sec)\)", _spoken_unit, spoken)
         quantity = understand(spoken)
         if quantity is None or not given:
             self.other[label] = dict(given)
@@ -68,7 +68,7 @@ class Families:
 
 
 def statistic(name: str) -> str | None:
-    """The agreed name of a statistic: ``mean``, ``std``, ``p99``, ``p99_9``; ``None`` for others (sum, count)."""
+    """The agreed name of a statistic: ``mean``, ``p99``, ``p99_9`` …; ``None`` for others (sum, count)."""
     low = name.strip().lower()
     if low in ("value", ""):
         return "mean"
@@ -80,7 +80,9 @@ def statistic(name: str) -> str | None:
 
 
 def _spoken_unit(found: re.Match[str]) -> str:
-    return "" if found[0] == "(count)" else "(tokens/s)" if "oken" in found.string else "(requests/s)"
+    if found[0] != "(per sec)":
+        return ""
+    return "(tokens/s)" if "oken" in found.string else "(requests/s)"
 
 
 def _name(name: str, stat: str) -> str:

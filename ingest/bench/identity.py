@@ -17,6 +17,7 @@ from kb.model import (
     Backend,
     Experiment,
     Hardware,
+    LineCount,
     Measurement,
     Model,
     Outcome,
@@ -136,6 +137,9 @@ def benchmark(source: Source, form: str, experiments: Iterable[Experiment], **fi
     """
     rows = fields.pop("rows", None)
     problems = tuple(fields.pop("problems", ()))
+    if "lines" not in fields:  # a document is understood as a whole
+        total = source.data.count(b"\n") + 1
+        fields["lines"] = LineCount(total=total, understood=total)
     return Reading(
         **{"kind": "benchmark", "status": "partial" if problems else "parsed"} | fields,
         path=str(source.path),

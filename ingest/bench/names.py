@@ -71,7 +71,7 @@ def engine(printed: str | None) -> str | None:
 
 def is_engine(printed: str) -> bool:
     """Whether a text names an engine that is known."""
-    return engine(printed) in set(_ENGINES.values())
+    return printed.strip().lower() in _ENGINES
 
 
 def settings(engine_name: str | None, common: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,5 +83,5 @@ def settings(engine_name: str | None, common: Mapping[str, Any]) -> dict[str, An
 def _vocab(name: str) -> Any:
     try:
         return importlib.import_module(f"kb.vocab.{name}")
-    except ModuleNotFoundError:
+    except ImportError:
         return None

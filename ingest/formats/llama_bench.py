@@ -81,7 +81,7 @@ def _read_md(source: Source) -> Reading:
             pairs += [_md_row(line, row, facts) for line, row in table.records()]
         elif _is_batched(table):
             facts.model = table.heading or None
-            pairs += [(facts, point) for point in _batched_rows(table, lines)]
+            pairs += [(facts, point) for point in _batched_rows(table)]
     named = {"builds": [f"{found['commit']} ({found['number']})" for _, found in builds]}
     return benchmark(
         source,
@@ -150,7 +150,7 @@ def _speed(test: str, value: float | None, spread: float | None, line: int | Non
     return Measurement(workload=load, metrics=metrics, client=_TOOL, line=line)
 
 
-def _batched_rows(table: tables.Table, lines: list[tuple[int, str]]) -> Iterable[Measurement]:
+def _batched_rows(table: tables.Table) -> Iterable[Measurement]:
     for line, row in table.records():
         numbers = {key: cells.number(raw) for key, raw in row.items()}
         yield _batched_point(
@@ -190,9 +190,7 @@ def _read_batched(source: Source) -> Reading:
     facts = front.machine_in((text for _, text in lines), Facts(engine="llama.cpp"))
     found = next((m[1] for _, text in lines if (m := _MAIN.search(text))), "")
     facts.settings |= _settings(dict(re.findall(r"(\w+) = (-?\d+)", found)))
-    points = [
-        p for table in tables.pipe_tables(lines) if _is_batched(table) for p in _batched_rows(table, lines)
-    ]
+    points = [p for table in tables.pipe_tables(lines) if _is_batched(table) for p in _batched_rows(table)]
     done = grouped([(facts, point) for point in points])
     return benchmark(source, "llama_batched_bench", done, tool=_BATCHED, lines=_count(lines, len(points)))
 

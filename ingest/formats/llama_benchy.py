@@ -64,7 +64,7 @@ def _read(source: Source) -> Reading:
 
 
 def _facts(text: list[str]) -> Facts:
-    """The page's own fields (model, profile, hardware) and the client's date; its table names the served model."""
+    """The page's own fields and the client's date; the model in the table is the served name."""
     pairs = [
         pair for pair in front.pairs_in(text) if pair[0] in ("Model", "Hardware", "GPU", "Engine", "Driver")
     ]

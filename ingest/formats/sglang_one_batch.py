@@ -19,12 +19,14 @@ _BATCH, _SERVER = "sglang.bench_one_batch", "sglang.bench_one_batch_server"
 _PREFILL = re.compile(r"Prefill\. latency:\s+(?P<s>[\d.]+) s, throughput:\s+(?P<rate>[\d.]+) token/s")
 _STEP = re.compile(r"Decode\s+\d+\. Batch size: (?P<bs>\d+), latency:")
 _DECODE = re.compile(
-    r"Decode\.\s+median latency:\s+(?P<s>[\d.]+) s, median throughput:\s+(?P<rate>[\d.]+) token/s"
+    r"Decode\.\s+median latency:\s+(?P<s>[\d.]+) s, "
+    r"median throughput:\s+(?P<rate>[\d.]+) token/s"
 )
 _TOTAL = re.compile(r"Total\. latency:\s+(?P<s>[\d.]+) s, throughput:\s+(?P<rate>[\d.]+) token/s")
 _SERVER_ROW = re.compile(
     r"^(?P<label>batch size|input_len|output_len|latency|output throughput|input throughput|last_ttft"
-    r"|\(input \+ output\) throughput|last generation throughput|acc_length|cache hit rate)\s*:\s*(?P<value>-?[\d.]+)"
+    r"|\(input \+ output\) throughput|last generation throughput|acc_length|cache hit rate)"
+    r"\s*:\s*(?P<value>-?[\d.]+)"
 )
 _SERVER_METRICS = {
     "input throughput": "input_tok_s",

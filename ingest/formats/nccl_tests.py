@@ -1,0 +1,117 @@
+"""nccl-tests (and rccl-tests): bandwidth of collectives by message size.
+
+Owns their columns, which differ between collectives. Must not read NCCL's own log lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from ingest.bench import cells
+from ingest.bench.identity import Facts, benchmark, experiment
+from ingest.formats import Format, Unreadable
+from ingest.sources import Source
+from kb.model import LineCount, Measurement, Reading
+
+_TOOL = "nccl-tests"
+_COLLECTIVES = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "alltoall",
+    "broadcast",
+    "reduce",
+    "sendrecv",
+    "scatter",
+    "gather",
+    "hypercube",
+)
+_HEAD = re.compile(r"^#\s+size\s+count\s+(?:\S*\s+)?type\b.*\balgbw\s+busbw", re.MULTILINE)
+_ROW = re.compile(r"^\s*(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>[a-z]\w+)\s+(?P<rest>.*\d.*)$")
+_RANK = re.compile(r"^#\s+Rank\s+\d+\s.*?(?:\[0x[0-9a-fA-F]+\]|\[[0-9a-fA-F:.]+\])\s+(?P<gpu>\S.*?)\s*$")
+_AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*(?P<v>[\d.]+)")
+_BAD = re.compile(r"^# Out of bounds values\s*:\s*(?P<n>\d+)\s*(?P<word>\w+)")
+_STARTED = re.compile(r"^# (?:Collective test starting: |.*?)(\w+)_perf\b")
+
+
+def _sniff(source: Source) -> float:
+    return 0.97 if _HEAD.search(source.head) else 0.0
+
+
+def _read(source: Source) -> Reading:
+    points: list[Measurement] = []
+    gpus: Counter[str] = Counter()
+    told: dict[str, float | str] = {}
+    test, total = _collective(source.name), 0
+    for number, text in source.lines():
+        total = number
+        row, rank, started = _ROW.match(text), _RANK.match(text), _STARTED.match(text)
+        if started:
+            test = started[1]
+        elif rank:
+            gpus[rank["gpu"]] += 1
+        elif row and (point := _point(row, test, number)):
+            points.append(point)
+        else:
+            _told(text, told)
+    if not points:
+        raise Unreadable("the table of nccl-tests has no rows; the test was stopped")
+    used = len(points) + sum(gpus.values()) + len(told)
+    facts = Facts(gpu=gpus.most_common(1)[0][0] if gpus else None, gpu_count=sum(gpus.values()) or None)
+    return benchmark(
+        source,
+        "nccl_tests",
+        [experiment(facts, points)],
+        tool=_TOOL,
+        lines=LineCount(total=total, understood=used, unknown=total - used),
+        extra={"collective": test, **told},
+    )
+
+
+def _collective(name: str) -> str | None:
+    flat = re.sub(r"[^a-z]", "", name.lower())
+    return next((one for one in _COLLECTIVES if one.replace("_", "") in flat), None)
+
+
+def _point(row: re.Match[str], test: str | None, line: int) -> Measurement | None:
+    """Figures of one size, out of place and in place; redop and root stand only for some collectives."""
+    parts = row["rest"].split()
+    while parts and not re.match(r"^[\d.]+$", parts[0]):
+        parts.pop(0)
+    if len(parts) in (5, 9) and re.fullmatch(r"-?\d+", parts[0]):
+        parts.pop(0)
+    numbers = [cells.number(part) for part in parts]
+    if len(numbers) < 4:
+        return None
+    names = ("time_us", "algbw_gb_s", "busbw_gb_s")
+    metrics = dict(zip(names, numbers[:3], strict=True))
+    metrics |= {f"in_place_{name}": value for name, value in zip(names, numbers[4:7], strict=False)}
+    load = {"test": test, "size_bytes": int(row["size"]), "dtype": row["type"]}
+    return Measurement(
+        workload={key: value for key, value in load.items() if value is not None},
+        metrics={key: value for key, value in metrics.items() if value is not None},
+        client=_TOOL,
+        line=line,
+    )
+
+
+def _told(text: str, told: dict[str, float | str]) -> None:
+    average, bad = _AVERAGE.match(text), _BAD.match(text)
+    if average:
+        told["avg_bus_bandwidth_gb_s"] = float(average["v"])
+    elif bad:
+        told["out_of_bounds_values"] = f"{bad['n']} {bad['word']}"
+
+
+FORMAT = Format(
+    name="nccl_tests",
+    kind="benchmark",
+    sniff=_sniff,
+    read=_read,
+    docs=(
+        "The tables of nccl-tests and rccl-tests: one point per message size with time, algorithm and bus "
+        "bandwidth, out of place and in place; ranks give GPU and count. Which collective it was comes "
+        "from the header or, failing that, from the file's name."
+    ),
+)
