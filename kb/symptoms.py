@@ -26,7 +26,7 @@ _HOLE = re.compile(r"\.\.\.|<([a-z]\w*)>")
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One text: ``literal`` is its longest fixed part (a cheap test), ``regex`` the whole (None: no holes)."""
+    """One text: ``literal`` is its longest fixed part (a cheap test), ``regex`` the whole if it has holes."""
 
     literal: str
     regex: re.Pattern[str] | None

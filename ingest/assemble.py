@@ -1,0 +1,223 @@
+"""The events of one server log to experiments, one per server start.
+
+Owns what a log on its own says of hardware, model, backend, outcome and speed. Must not look at other files:
+what stands beside a log is joined later (ingest.folders, ingest.conclude).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any
+
+from ingest.choices import Choices, resolve
+from ingest.classify import Start, Verdict, judge
+from ingest.clock import iso_time, year_hint
+from ingest.events import Event, Grammar, number
+from ingest.logscan import Scan, scan
+from ingest.settings import asked_settings
+from ingest.sources import Source
+from ingest.throughput import measurements
+from kb.model import Backend, Experiment, Hardware, LineCount, Model, Outcome, Problem, Reading, Warning  # noqa: A004
+from kb.vocab.gpus import arch_of, find_gpu
+from kb.vocab.models import family_of, find_model, quantization_of
+
+MERGED = ("settings", "environment", "dependencies", "engine_config")
+LAST_WINS = frozenset({"kv_tokens", "kv_cache_gib", "max_concurrency", "port", "capture_s", "init_s"})
+OWN_FIELDS = frozenset(
+    {
+        "engine_version",
+        "model",
+        "architecture",
+        "quantization",
+        "gpu",
+        "gpu_count",
+        "driver",
+        "cuda",
+        "arch",
+        "memory_gib",
+        "port",
+        "stage",
+        "step",
+        "pending",
+        "end",
+        "world_size",
+        *MERGED,
+    }
+)
+
+
+def read_log(source: Source, grammar: Grammar, name: str) -> Reading:
+    """What a server log tells: one experiment per server start."""
+    found = scan(source, grammar)
+    starts = split_starts(found)
+    told = [_experiment(one, grammar, source) for one in starts]
+    problems = [Problem(line=None, what=source.trouble)] if source.trouble else []
+    versions = [one.backend.engine_version for one, _ in told if one.backend.engine_version]
+    return Reading(
+        path=str(source.path),
+        format=name,
+        kind="server_log",
+        tool=grammar.engine,
+        tool_version=versions[0] if versions else None,
+        status="partial" if source.trouble else "parsed",
+        experiments=tuple(one for one, _ in told),
+        lines=LineCount(total=found.total, understood=found.understood, unknown=found.unknown),
+        problems=tuple(problems),
+        extra={"runs": [extra for _, extra in told]},
+    )
+
+
+def split_starts(found: Scan) -> list[Start]:
+    """A log's server starts. A start event begins a new one only when the current one had got anywhere."""
+    cuts: list[int] = []
+    begun = False
+    marks = sorted(
+        [*((one.line, one.kind) for one in found.events), *((one.line, "finding") for one in found.findings)]
+    )
+    for line, kind in marks:
+        if kind == "start" and begun:
+            cuts.append(line)
+            begun = False
+        begun = begun or kind in ("stage", "ready", "served") or (kind == "finding" and _ends(found, line))
+    edges = [1, *cuts, found.total + 1]
+    return [_start(found, a, b - 1) for a, b in pairwise(edges) if b > a]
+
+
+def _ends(found: Scan, line: int) -> bool:
+    return any(
+        one.line == line and one.match is not None and one.match.symptom.kind in ("cause", "echo")
+        for one in found.findings
+    )
+
+
+def _start(found: Scan, first: int, last: int) -> Start:
+    events = [one for one in found.events if first <= one.line <= last]
+    findings = [one for one in found.findings if first <= one.line <= last]
+    return Start(first, last, events, findings, found, found.last)
+
+
+def facts_of(events: Iterable[Event]) -> dict[str, Any]:
+    """Values of all events together: the first one told wins, sizes take the last, mappings are merged."""
+    facts: dict[str, Any] = {}
+    for event in events:
+        if event.kind not in ("start", "facts", "stage"):
+            continue
+        for key, value in event.values.items():
+            if value is None:
+                continue
+            if key in MERGED and isinstance(value, Mapping):
+                facts[key] = {**facts.get(key, {}), **value}
+            elif key == "weights_gib":
+                facts[key] = max(float(facts.get(key, 0.0)), float(value))
+            elif key in LAST_WINS:
+                facts[key] = value
+            else:
+                facts.setdefault(key, value)
+    return facts
+
+
+def _experiment(start: Start, grammar: Grammar, source: Source) -> tuple[Experiment, dict[str, Any]]:
+    facts = facts_of(start.events)
+    verdict = judge(start)
+    hardware, model = _hardware(facts), _model(facts)
+    settings = asked_settings(grammar.engine, facts.get("engine_version"), facts.get("settings") or {})
+    reached = verdict.outcome.stage in ("ready", "serve")
+    chosen = resolve(start.events, grammar.engine, facts, settings, hardware, model, reached)
+    year = year_hint(source)
+    times = [one.time for one in start.events if one.time]
+    experiment = Experiment(
+        hardware=hardware,
+        model=model,
+        backend=Backend(
+            engine=grammar.engine,
+            engine_version=facts.get("engine_version"),
+            dependencies=facts.get("dependencies") or {},
+            settings=settings,
+            environment=facts.get("environment") or {},
+            requested=chosen.requested,
+            resolved=chosen.resolved,
+        ),
+        outcome=_outcome(verdict, chosen),
+        measurements=measurements(start),
+        started=iso_time(times[0] if times and start.first > 1 else start.scan.started, year),
+        ended=iso_time(times[-1] if times and start.last < start.scan.total else start.scan.ended, year),
+        port=_whole(facts.get("port")),
+        sources=(str(source.path),),
+    )
+    return experiment, _extra(facts, verdict, chosen)
+
+
+def _outcome(verdict: Verdict, chosen: Choices) -> Outcome:
+    outcome = verdict.outcome
+    told = [Warning(line=line, text=text, meaning=meaning) for line, text, meaning in chosen.surprises]
+    return Outcome(
+        stage=outcome.stage,
+        effect=outcome.effect,
+        blame=outcome.blame,
+        failure=outcome.failure,
+        warnings=(*told, *outcome.warnings),
+    )
+
+
+def _hardware(facts: Mapping[str, Any]) -> Hardware:
+    said = facts.get("gpu")
+    known = find_gpu(said) if said else None
+    settings = facts.get("settings") or {}
+    count = _whole(facts.get("world_size")) or _whole(facts.get("gpu_count")) or _width(settings)
+    memory = number(str(facts["memory_gib"])) if "memory_gib" in facts else None
+    return Hardware(
+        gpu=known.name if known else said,
+        arch=known.arch if known else arch_of(str(facts["arch"])) if facts.get("arch") else None,
+        count=count,
+        memory_gib=known.memory_gib if known else memory,
+        driver=facts.get("driver"),
+        cuda=facts.get("cuda"),
+    )
+
+
+def _width(settings: Mapping[str, Any]) -> int | None:
+    tensor = _whole(settings.get("tp_size") or settings.get("tensor_parallel_size"))
+    pipeline = _whole(settings.get("pp_size") or settings.get("pipeline_parallel_size")) or 1
+    return None if tensor is None else tensor * pipeline
+
+
+def _model(facts: Mapping[str, Any]) -> Model:
+    name = facts.get("model")
+    name = name if isinstance(name, str) else None
+    entry = find_model(name) if name else None
+    told = [str(one) for one in (facts.get("quantization"), name) if one and str(one) != "None"]
+    found = next((method for one in told if (method := quantization_of(one))), None)
+    return Model(
+        name=name,
+        id=entry.id if entry else None,
+        family=entry.family if entry else family_of(name) if name else None,
+        architecture=facts.get("architecture") or (entry.architecture if entry else None),
+        quantization=found or (told[0] if told and told[0] != name else None),
+    )
+
+
+def _extra(facts: Mapping[str, Any], verdict: Verdict, chosen: Choices) -> dict[str, Any]:
+    kept = {key: _plain(value) for key, value in facts.items() if key not in OWN_FIELDS}
+    return {
+        "facts": {**kept, **(facts.get("engine_config") or {})},
+        "choices": chosen.told,
+        "rank": verdict.rank or None,
+        "frame": verdict.frame,
+        "advice": verdict.advice,
+        "pending": verdict.pending,
+        "echoes": [
+            {"line": one.line, "last": one.last, "count": one.count, "text": one.text[:300]}
+            for one in verdict.echoes[:20]
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    parsed = number(value) if isinstance(value, str) else None
+    return value if parsed is None else parsed
+
+
+def _whole(value: Any) -> int | None:
+    parsed = number(str(value)) if value is not None else None
+    return parsed if isinstance(parsed, int) else None

@@ -1,0 +1,188 @@
+"""One pass over a server log of any size: events, errors, samples, and a count of its lines.
+
+Owns speed and flat memory: lines that make up most of a log are skipped by a literal test and sampled; a line
+whose shape (its text without digits) told nothing before is skipped; only the rest is taken apart. Must not
+know an engine, nor judge an outcome.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ingest import prefixes
+from ingest.events import Bulk, Event, Grammar, apply
+from ingest.logline import Line, split
+from ingest.sources import Source
+from ingest.tracebacks import Finding, Tracebacks
+from kb.symptoms import table
+
+LINE_LIMIT = 256 * 1024
+DIGITS = b"0123456789"
+MAX_SHAPES = 50_000
+MAX_SAMPLES = 20_000
+MAX_ALIKE = 200
+FULL_CHUNKS = 6
+SAMPLES_PER_CHUNK = 1500
+UNKNOWN_EXAMPLES = 5
+
+
+@dataclass(slots=True)
+class Scan:
+    """What a pass found. ``progress`` are numbers of lines that prove that requests were being served."""
+
+    events: list[Event] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    progress: Sequence[int] = ()
+    total: int = 0
+    understood: int = 0
+    unknown: int = 0
+    unknown_examples: list[tuple[int, str]] = field(default_factory=list)
+    started: str | None = None
+    ended: str | None = None
+    last: Line | None = None
+
+    def progress_after(self, line: int, until: int) -> bool:
+        """Whether requests were served between two lines."""
+        at = bisect_right(self.progress, line)
+        return at < len(self.progress) and self.progress[at] <= until
+
+
+def scan(source: Source, grammar: Grammar) -> Scan:
+    """Read a log once with an engine's grammar."""
+    return _Scanner(source, grammar).run()
+
+
+class _Scanner:
+    def __init__(self, source: Source, grammar: Grammar) -> None:
+        self._source, self._grammar = source, grammar
+        self._wrappers = source.wrappers
+        self._errors = Tracebacks(table())
+        self._reader = grammar.reader() if grammar.reader is not None else None
+        self._dull: dict[bytes, bool] = {}
+        self._alike: Counter[tuple[str, bytes]] = Counter()
+        self._samples: list[Event] = []
+        self._sample_stride, self._sample_count = 1, 0
+        self._progress = array("q")
+        self._held = ""
+        self._chunks = 0
+        self.result = Scan()
+
+    def run(self) -> Scan:
+        markers = [one.marker for one in self._grammar.bulk]
+        for first, lines in self._source.chunks(LINE_LIMIT):
+            self.result.total += len(lines)
+            rest = list(enumerate(lines, first))
+            for marker in markers:
+                rest = [one for one in rest if marker not in one[1]]
+            if len(rest) < len(lines):
+                self._bulk(first, lines)
+                self.result.understood += len(lines) - len(rest)
+            self._read(rest)
+            self._chunks += 1
+        return self._finish()
+
+    def _finish(self) -> Scan:
+        result = self.result
+        result.findings = self._errors.finish()
+        result.events = sorted([*result.events, *self._samples], key=lambda one: one.line)
+        result.progress = self._progress
+        return result
+
+    def _read(self, rest: list[tuple[int, bytes]]) -> None:
+        dull, errors = self._dull, self._errors
+        for number, raw in rest:
+            shape = raw.translate(None, DIGITS)
+            known = dull.get(shape)
+            if known is not None and not errors.is_open and not (self._reader and self._reader.active):
+                self.result.understood += known
+                self.result.unknown += not known
+                continue
+            self._take(number, raw, shape)
+
+    def _take(self, number: int, raw: bytes, shape: bytes) -> None:
+        one = prefixes.unwrap(raw.decode("utf-8", "replace").rstrip("\r"), self._wrappers)
+        if one.partial and len(self._held) < LINE_LIMIT:
+            self._held += one.text
+            return
+        text, self._held = self._held + one.text, ""
+        told = understood = False
+        for frame in prefixes.frames(text):
+            line = split(number, frame, one.time)
+            told = self._line(line, shape) or told
+            understood = understood or not line.is_plain or not line.text.strip()
+        understood = understood or told
+        self.result.understood += understood
+        self.result.unknown += not understood
+        if not understood and len(self.result.unknown_examples) < UNKNOWN_EXAMPLES:
+            self.result.unknown_examples.append((number, text[:200]))
+        if not told:
+            if len(self._dull) >= MAX_SHAPES:
+                self._dull.clear()
+            self._dull[shape] = understood
+
+    def _line(self, line: Line, shape: bytes) -> bool:
+        if line.time is not None:
+            self.result.started = self.result.started or line.time
+            self.result.ended = line.time
+        if line.text.strip():
+            self.result.last = line
+        in_error = self._errors.is_open
+        told = [] if in_error and line.text[:1] in " \t" else apply(self._grammar.rules, line.text)
+        if self._reader is not None:
+            told += self._reader.feed(line)
+        for kind, values in told:
+            self._keep(Event(kind, line.number, line.process, values, line.text, line.time), shape)
+        return self._errors.feed(line) or bool(told) or in_error
+
+    def _keep(self, event: Event, shape: bytes) -> None:
+        if event.kind == "start":
+            self._errors.new_start()
+            self._alike.clear()
+        if event.kind == "sample":
+            self._sample(event)
+            return
+        if event.kind == "served":
+            self._progress.append(event.line)
+        self._alike[event.kind, shape] += 1
+        if self._alike[event.kind, shape] <= MAX_ALIKE:
+            self.result.events.append(event)
+
+    def _bulk(self, first: int, lines: list[bytes]) -> None:
+        stride = 1 if self._chunks < FULL_CHUNKS else max(1, len(lines) // SAMPLES_PER_CHUNK)
+        for at in range(0, len(lines), stride):
+            raw = lines[at]
+            for kind in self._grammar.bulk:
+                if kind.marker in raw:
+                    self._bulk_line(kind, first + at, raw)
+                    break
+        self._last_progress(first, lines)
+
+    def _bulk_line(self, kind: Bulk, number: int, raw: bytes) -> None:
+        if kind.is_progress(raw) and (not self._progress or number > self._progress[-1]):
+            self._progress.append(number)
+        if kind.read is None:
+            return
+        text = raw.decode("utf-8", "replace")
+        values = kind.read(text)
+        if values is not None:
+            self._sample(Event("sample", number, values.pop("process", ""), values))
+
+    def _last_progress(self, first: int, lines: list[bytes]) -> None:
+        for at in range(len(lines) - 1, -1, -1):
+            if any(kind.marker in lines[at] and kind.is_progress(lines[at]) for kind in self._grammar.bulk):
+                if not self._progress or first + at > self._progress[-1]:
+                    self._progress.append(first + at)
+                return
+
+    def _sample(self, event: Event) -> None:
+        self._sample_count += 1
+        if self._sample_count % self._sample_stride:
+            return
+        self._samples.append(event)
+        if len(self._samples) > MAX_SAMPLES:
+            del self._samples[::2]
+            self._sample_stride *= 2

@@ -1,0 +1,65 @@
+"""What all server logs share: lines of uvicorn, torch, NCCL, Triton and the driver, and how a log is sniffed.
+
+Owns rules that hold for any engine. Must not know one engine's words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ingest.events import Bulk, Rule, Values, rule
+
+_DEVICE = re.compile(r"device_name=(?P<name>[\w().+-]+?)(?:,dtype=|,block_shape|,per_channel|\.json)")
+
+
+def _tuned_path(found: re.Match[str]) -> Values:
+    values: Values = {"gpu": found["name"].replace("_", " ")}
+    triton = re.search(r"triton_(\d+)_(\d+)_(\d+)/", found.string)
+    if triton is not None:
+        values["dependencies"] = {"triton": ".".join(triton.groups())}
+    return values
+
+
+COMMON_RULES: tuple[Rule, ...] = (
+    rule("device_name=", "facts", _DEVICE.pattern, _tuned_path),
+    rule("has a total capacity of", "facts", r"has a total capacity of (?P<memory_gib>[\d.]+) GiB"),
+    rule("total capacity;", "facts", r"GPU \d+; (?P<memory_gib>[\d.]+) GiB total capacity"),
+    rule("with CUDA capability", "facts", r"(?P<gpu>[\w .()-]{3,80}?) with CUDA capability (?P<arch>sm_\d+)"),
+    rule(
+        "NCCL version",
+        "facts",
+        r"NCCL version (?P<nccl>\d+\.\d+(?:\.\d+)?)",
+        lambda m: {"dependencies": {"nccl": m["nccl"]}},
+    ),
+    rule(
+        "vLLM is using nccl==",
+        "facts",
+        r"nccl==(?P<nccl>[\d.]+)",
+        lambda m: {"dependencies": {"nccl": m["nccl"]}},
+    ),
+    rule("Uvicorn running on", "facts", r"Uvicorn running on \w+://[^\s:]{1,64}:(?P<port>\d+)"),
+    rule("Driver Version:", "facts", r"Driver Version: (?P<driver>[\d.]+).*?CUDA Version: (?P<cuda>[\d.]+)"),
+    rule(
+        "SIGTERM", "stopped", r"(?:Received|received|caught|signal=?)\s?(?:signal )?SIGTERM|SIGTERM received"
+    ),
+    rule("[shutdown] API server: shutdown triggered", "stopped"),
+    rule(
+        "NCCL INFO",
+        "stage",
+        r"NCCL INFO .*(?:Connected|Init START|comm .* rank)",
+        stage="init",
+        step=10,
+        pending="distributed",
+    ),
+)
+
+ACCESS = Bulk(marker=b'" 200 OK', busy=b'"POST /')
+
+
+def marks(head: str, sure: Sequence[str], likely: Sequence[str] = ()) -> float:
+    """Confidence by marker texts: one of the ``sure`` gives 0.9, two 0.95; one of the ``likely`` 0.5."""
+    hits = sum(one in head for one in sure)
+    if hits:
+        return 0.95 if hits > 1 else 0.9
+    return 0.5 if any(one in head for one in likely) else 0.0

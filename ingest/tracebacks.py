@@ -1,0 +1,216 @@
+"""Errors in a stream of log lines: tracebacks put together, chains recognised, repeats counted.
+
+Owns which lines are errors and how they hang together. Must not decide which of them was the cause: that
+needs the whole run (ingest.classify).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from ingest.logline import Line
+from kb.symptoms import Match, Table
+
+TRACEBACK = "Traceback (most recent call last)"
+CHAINED = (
+    "During handling of the above exception, another exception occurred",
+    "The above exception was the direct cause of the following exception",
+)
+MAX_TAIL_LINES = 24
+MAX_BLOCK_LINES = 5000
+MAX_FINDINGS = 4000
+MAX_TEXT = 4000
+
+ERRORISH = re.compile(
+    r"[Ee]rror|ERROR|[Ff]ailed|[Ff]ailure|FATAL|[Ff]atal|[Aa]bort|[Aa]ssert|what\(\)|xception|Killed|refused"
+    r"|[Cc]annot|[Uu]nable|[Nn]ot supported|[Nn]ot enough|[Oo]ut of|OutOf|[Ii]nvalid|died|timed? ?out|exceeds"
+)
+EXCEPTION = re.compile(
+    r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,80}?"
+    r"(?:Error|Exception|Exit|Failure|Timeout|Interrupt|OutOfResources)(?:\(.{0,20}\))?(?::|$)"
+)
+_DIGITS = re.compile(r"\d+|0x[0-9a-f]+")
+_FRAME = re.compile(
+    r'\s*(?:\| )?File "(?P<file>[^"]{1,400})", line (?P<line>\d+), in (?P<function>\S{1,120})'
+)
+
+
+@dataclass(slots=True)
+class Finding:
+    """An error as the log shows it.
+
+    ``chain`` is a number that the blocks of one exception chain share (0: no traceback), ``block`` the
+    place in that chain. ``more`` are the lines of the message after its first. ``count`` and ``last`` tell repeats.
+    """
+
+    line: int
+    text: str
+    process: str
+    level: str | None
+    is_exception: bool
+    chain: int = 0
+    block: int = 0
+    count: int = 1
+    last: int = 0
+    more: list[tuple[int, str]] = field(default_factory=list)
+    frame: str | None = None
+    is_noise: bool = False
+    match: Match | None = None
+    matched: tuple[int, str] | None = None
+
+    def classify(self, table: Table) -> None:
+        """Find the row of the symptom table that the message matches, in its first line or a later one."""
+        for number, text in [(self.line, self.text), *self.more]:
+            found = table.match(text, is_error=True)
+            if found is not None and (self.match is None or found.symptom.kind == "cause"):
+                self.match, self.matched = found, (number, text)
+                if found.symptom.kind == "cause":
+                    break
+
+
+@dataclass(slots=True)
+class _Block:
+    owner: str
+    level: str | None
+    chain: int
+    place: int
+    line: int
+    rows: int = 0
+    frame: str | None = None
+    is_noise: bool = False
+
+
+class Tracebacks:
+    """Collects findings from lines, one stream per writer; lines must come in order."""
+
+    def __init__(self, table: Table) -> None:
+        self.findings: list[Finding] = []
+        self._table = table
+        self._open: dict[tuple[str, bool], _Block] = {}
+        self._tails: dict[tuple[str, bool], Finding] = {}
+        self._chained: dict[tuple[str, bool], tuple[int, int]] = {}
+        self._last: dict[tuple[str, bool], tuple[int, int]] = {}
+        self._noisy: dict[tuple[str, bool], int] = {}
+        self._fresh: tuple[str, bool] | None = None
+        self._seen: dict[str, Finding] = {}
+        self._chains = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the next lines may belong to an error that began above."""
+        return bool(self._open or self._tails)
+
+    def new_start(self) -> None:
+        """A server started anew: what repeats from now on is no repeat of the earlier start's errors."""
+        self._seen.clear()
+
+    def finish(self) -> list[Finding]:
+        """All findings, classified."""
+        for finding in self.findings:
+            finding.classify(self._table)
+        return self.findings
+
+    def feed(self, line: Line) -> bool:
+        """Take a line; whether it is (part of) an error."""
+        key = (line.process, line.level is not None or (line.time is not None and not line.process))
+        if any(mark in line.text for mark in CHAINED):
+            self._expect_chained(key)
+            return True
+        if TRACEBACK in line.text:
+            self._begin(key, line)
+            return True
+        block = self._block_of(key, line)
+        if block is not None:
+            return self._inside(key, block, line)
+        tail = self._tails.get(key)
+        if tail is not None and self._extend(key, tail, line):
+            return True
+        return self._alone(key, line)
+
+    def _block_of(self, key: tuple[str, bool], line: Line) -> _Block | None:
+        fresh, self._fresh = self._fresh, None
+        if key in self._open:
+            return self._open[key]
+        if fresh is None or not line.is_plain or line.text[:1] not in " \t":
+            return None
+        block = self._open.pop(fresh, None)
+        if block is not None:
+            self._open[key] = block
+        return block
+
+    def _begin(self, key: tuple[str, bool], line: Line) -> None:
+        self._tails.pop(key, None)
+        chain, place = self._chained.pop(key, (0, 0))
+        if chain == 0:
+            self._chains += 1
+            chain = self._chains
+        block = _Block(line.process, line.level, chain, place, line.number)
+        block.is_noise = line.number - self._noisy.get(key, -10) <= 3 or self._is_noise(line.text)
+        self._open[key] = block
+        self._fresh = key
+
+    def _expect_chained(self, key: tuple[str, bool]) -> None:
+        self._tails.pop(key, None)
+        if key in self._last:
+            chain, place = self._last[key]
+            self._chained[key] = (chain, place + 1)
+
+    def _inside(self, key: tuple[str, bool], block: _Block, line: Line) -> bool:
+        block.rows += 1
+        text = line.text
+        if block.rows > MAX_BLOCK_LINES:
+            del self._open[key]
+            return False
+        if not text.strip() or text[:1] in " \t|+":
+            if found := _FRAME.match(text):
+                block.frame = f"{found['file']}:{found['line']} in {found['function']}"
+                block.is_noise = block.is_noise or self._is_noise(found["file"])
+            return True
+        del self._open[key]
+        finding = Finding(line.number, text[:MAX_TEXT], block.owner or line.process, block.level, True)
+        finding.chain, finding.block, finding.frame = block.chain, block.place, block.frame
+        finding.is_noise = block.is_noise
+        self._add(finding)
+        self._tails[key] = finding
+        self._last[key] = (block.chain, block.place)
+        return True
+
+    def _extend(self, key: tuple[str, bool], tail: Finding, line: Line) -> bool:
+        if EXCEPTION.match(line.text) or len(tail.more) >= MAX_TAIL_LINES:
+            del self._tails[key]
+            return False
+        if line.text.strip():
+            tail.more.append((line.number, line.text[:MAX_TEXT]))
+        return True
+
+    def _alone(self, key: tuple[str, bool], line: Line) -> bool:
+        text = line.text
+        is_exception = EXCEPTION.match(text) is not None
+        is_error = line.level == "error" or (
+            line.level is None
+            and (is_exception or (text[:1] not in " \t|" and ERRORISH.search(text) is not None))
+        )
+        found = self._table.match(text, is_error=is_error)
+        if found is not None and found.symptom.kind == "noise":
+            self._noisy[key] = line.number
+        if found is None and not (is_error and (is_exception or line.level == "error")):
+            return False
+        finding = Finding(line.number, text[:MAX_TEXT], line.process, line.level, is_exception)
+        self._add(finding)
+        return True
+
+    def _add(self, finding: Finding) -> None:
+        finding.last = finding.line
+        shape = _DIGITS.sub("#", finding.text[:300])
+        first = self._seen.setdefault(shape, finding)
+        if first is not finding:
+            first.count += 1
+            first.last = finding.line
+            return
+        if len(self.findings) < MAX_FINDINGS:
+            self.findings.append(finding)
+
+    def _is_noise(self, text: str) -> bool:
+        found = self._table.match(text, is_error=False)
+        return found is not None and found.symptom.kind == "noise"
