@@ -70,15 +70,17 @@ def completed(run: Experiment, draft: Draft) -> Experiment:
     traces = [one.reading.telemetry for one in draft.traces if one.reading.telemetry is not None]
     telemetry = max(traces, key=_worth, default=run.telemetry)
     flowing = _tokens_flow(run.measurements)
+    own = () if draft.alone else (draft.attached[0][1],)
+    loaded = _tokens_flow(tuple(one for one in run.measurements if one.path not in own))
     if telemetry is not None:
         found = diagnose_trace(telemetry, flowing, run.hardware.power_limit_w)
         telemetry = replace(telemetry, conditions=found or telemetry.conditions)
-    return replace(run, telemetry=telemetry, outcome=_ended(run, flowing))
+    return replace(run, telemetry=telemetry, outcome=_ended(run, loaded))
 
 
-def _ended(run: Experiment, flowing: bool | None) -> Outcome:
+def _ended(run: Experiment, loaded: bool | None) -> Outcome:
     outcome = run.outcome
-    if flowing and outcome.effect in ("ok", "unknown"):
+    if loaded and outcome.effect in ("ok", "unknown"):
         return replace(outcome, stage="load_test", effect="ok")
     return outcome
 

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ingest.enrich import completed, enrich, say
-from ingest.matching import Draft, Match, Piece, best_match
+from ingest.matching import Draft, Match, Piece, best_match, matches
 from ingest.points import is_same_point, merged
 from kb.model import Experiment, Measurement, Outcome, Reading
 from kb.store.runs import ID_CHARACTERS, Assembled
@@ -22,8 +22,8 @@ from kb.store.runs import ID_CHARACTERS, Assembled
 ORDER = (
     "import",
     "metadata",
-    "config",
     "measurement",
+    "config",
     "trace",
     "probe",
     "metrics",
@@ -31,6 +31,8 @@ ORDER = (
     "note",
     "other",
 )
+RECORDED = frozenset({"exit_code", "stopped_by", "killed_by", "ready", "ready_at", "timed_out", "benches"})
+ALONE = "a benchmark without its server"
 
 
 def part_of(reading: Reading) -> str:
@@ -97,22 +99,34 @@ class Work:
     def join(self, piece: Piece, drafts: list[Draft], site: str, *, near: bool) -> None:
         """Give one piece to the run or runs that it speaks about."""
         linked = self.links.get(piece.identity, {})
-        allowed = [one for one in drafts if linked.get(run_id(one.anchor, one.ordinal)) is not False]
-        forced = [one for one in drafts if linked.get(run_id(one.anchor, one.ordinal))]
+        here = (
+            [*drafts, *self._alone_in(piece.folder)]
+            if piece.part not in ("metadata", "measurement")
+            else drafts
+        )
+        allowed = [one for one in here if linked.get(run_id(one.anchor, one.ordinal)) is not False]
+        forced = [one for one in here if linked.get(run_id(one.anchor, one.ordinal))]
         if piece.part == "import":
             self._import(piece)
-        elif piece.part == "machine":
-            _join_machine(piece, allowed)
         elif piece.part == "measurement":
             self._join_measurements(piece, forced or allowed, near=near, forced=bool(forced))
-        elif piece.part == "trace":
-            _join_trace(piece, forced or allowed, near=near or bool(forced))
-        else:
-            self._join_one(piece, forced or allowed, site, near=near, forced=bool(forced))
+        elif forced:
+            _take(piece, Match(forced[0], 1.0, "linked by the user"))
+        elif piece.part == "machine":
+            _join_machine(piece, allowed)
+        elif (
+            not self._join_one(piece, allowed, near=near) and piece.part == "metadata" and site in self.drafts
+        ):
+            told = piece.reading.experiments[0]
+            self.drafts[site].append(_draft(piece, 0, site, told))
+            _take_facts(self.drafts[site][-1], piece)
 
     def lone(self) -> list[Draft]:
         """Benchmarks without a server, as drafts."""
         return list(self.series.values())
+
+    def _alone_in(self, folder: str) -> list[Draft]:
+        return [one for one in self.series.values() if one.folder == folder and not one.imported]
 
     def _import(self, piece: Piece) -> None:
         for at, told in enumerate(piece.reading.experiments):
@@ -120,37 +134,32 @@ class Work:
             draft.imported = True
             self.series.setdefault(told.run, draft)
 
-    def _join_one(self, piece: Piece, drafts: list[Draft], site: str, *, near: bool, forced: bool) -> None:
-        told = next(iter(piece.reading.experiments), None)
-        match = _linked(drafts) if forced else best_match(piece, told, drafts, near=near)
-        if match is None:
-            if piece.part == "metadata" and site in self.drafts:
-                self.drafts[site].append(_draft(piece, 0, site, told or Experiment()))
-                _take_facts(self.drafts[site][-1], piece)
-            return
-        match.draft.attach(piece, match.how, match.sure)
-        if told is not None:
-            match.draft.experiment = enrich(match.draft.experiment, told)
-        if piece.part == "metadata":
-            _take_facts(match.draft, piece)
-        if piece.part == "probe":
-            match.draft.probes.append(dict(piece.reading.extra))
+    def _join_one(self, piece: Piece, drafts: list[Draft], *, near: bool) -> bool:
+        """Give a piece to its best match, or to every benchmark of its folder that it may describe."""
+        told = _told(piece)
+        match = best_match(
+            piece, told, drafts, near=near or any(one.folder == piece.folder for one in drafts)
+        )
+        if match is not None:
+            _take(piece, match)
+            return True
+        alone = (
+            matches(piece, told, self._alone_in(piece.folder), near=True) if piece.part == "config" else []
+        )
+        for one in alone:
+            _take(piece, one)
+        return bool(alone)
 
     def _join_measurements(self, piece: Piece, drafts: list[Draft], *, near: bool, forced: bool) -> None:
         if not forced and _describes_again(piece, drafts):
             return
         for ordinal, told in enumerate(piece.reading.experiments):
-            match = _linked(drafts) if forced else best_match(piece, told, drafts, near=near)
-            draft = match.draft if match else self._lone(piece, ordinal, told)
-            if draft is None:
-                continue
-            draft.attach(
-                piece, match.how if match else "a benchmark without its server", match.sure if match else 1.0
-            )
-            points = merged([*draft.experiment.measurements, *_with_path(told, piece)])
-            draft.experiment = replace(enrich(draft.experiment, told), measurements=tuple(points))
+            match = Match(drafts[0], 1.0, "linked by the user") if forced else None
+            match = match or best_match(piece, told, drafts, near=near) or self._lone(piece, ordinal, told)
+            if match is not None:
+                _take_points(piece, told, match)
 
-    def _lone(self, piece: Piece, ordinal: int, told: Experiment) -> Draft | None:
+    def _lone(self, piece: Piece, ordinal: int, told: Experiment) -> Match | None:
         if not told.measurements:
             return None
         key, at = _series_key(piece, told), 0
@@ -158,9 +167,9 @@ class Work:
             key, at = piece.identity, ordinal
         if f"{key} {at}" not in self.series:
             draft = _draft(piece, at, piece.folder, replace(told, measurements=()))
-            draft.anchor = key
+            draft.anchor, draft.alone = key, True
             self.series[f"{key} {at}"] = draft
-        return self.series[f"{key} {at}"]
+        return Match(self.series[f"{key} {at}"], 1.0, ALONE)
 
 
 def run_id(anchor: str, ordinal: int) -> str:
@@ -198,13 +207,57 @@ def _draft(piece: Piece, ordinal: int, site: str, experiment: Experiment) -> Dra
 
 
 def _records_a_start(reading: Reading) -> bool:
-    recorded = {"exit_code", "stopped_by", "killed_by", "ready_at"} & set(reading.extra)
-    return bool(recorded) or any(one.started for one in reading.experiments)
+    """Whether a recorder wrote down how a server that it started ended."""
+    return bool(reading.experiments) and not RECORDED.isdisjoint(reading.extra.get("run") or ())
+
+
+def _told(piece: Piece) -> Experiment | None:
+    """What a piece says of the run that it belongs to; a trace says at least when it was."""
+    told = next(iter(piece.reading.experiments), None)
+    telemetry = piece.reading.telemetry
+    if piece.part != "trace" or telemetry is None:
+        return told
+    return replace(told or Experiment(), started=telemetry.started, ended=telemetry.ended)
+
+
+def _take(piece: Piece, match: Match) -> None:
+    """Add to a run what a piece tells of it."""
+    draft = match.draft
+    draft.attach(piece, match.how, match.sure)
+    for told in piece.reading.experiments[:1]:
+        timed = piece.part == "metadata"
+        draft.experiment = enrich(
+            draft.experiment, told if timed else replace(told, started=None, ended=None)
+        )
+    if piece.part == "metadata":
+        _take_facts(draft, piece)
+    if piece.part == "probe":
+        draft.probes.append(dict(piece.reading.extra))
+    if piece.part == "trace":
+        draft.traces.append(piece)
+
+
+def _take_points(piece: Piece, told: Experiment, match: Match) -> None:
+    draft = match.draft
+    draft.attach(piece, match.how, match.sure)
+    points = merged([*draft.experiment.measurements, *_with_path(told, piece)])
+    known = enrich(draft.experiment, replace(told, started=None, ended=None))
+    if draft.alone:
+        started, ended = _longest(draft.experiment, told)
+        known = replace(known, started=started, ended=ended)
+    draft.experiment = replace(known, measurements=tuple(points))
+
+
+def _longest(a: Experiment, b: Experiment) -> tuple[str | None, str | None]:
+    starts = sorted(one.started for one in (a, b) if one.started)
+    ends = sorted(end for one in (a, b) if (end := one.ended or one.started))
+    return (starts[0] if starts else None), (ends[-1] if ends else None)
 
 
 def _take_facts(draft: Draft, piece: Piece) -> None:
-    draft.facts |= dict(piece.reading.extra)
-    draft.facts["files"] = sorted({*draft.facts.get("files", ()), *_file_names(piece.reading.extra)})
+    run = piece.reading.extra.get("run") or {}
+    draft.facts |= dict(run)
+    draft.facts["files"] = sorted({*draft.facts.get("files", ()), *_file_names(run)})
 
 
 def _file_names(value: Any) -> set[str]:
@@ -220,22 +273,6 @@ def _join_machine(piece: Piece, drafts: Iterable[Draft]) -> None:
         for draft in drafts:
             draft.experiment = enrich(draft.experiment, replace(told, outcome=Outcome()))
             draft.attach(piece, "describes the machine", 0.7)
-
-
-def _join_trace(piece: Piece, drafts: list[Draft], *, near: bool) -> None:
-    told = next(iter(piece.reading.experiments), None) or Experiment()
-    telemetry = piece.reading.telemetry
-    if telemetry is not None:
-        told = replace(told, started=telemetry.started, ended=telemetry.ended)
-    match = best_match(piece, told, drafts, near=near)
-    if match is not None:
-        match.draft.attach(piece, match.how, match.sure)
-        match.draft.traces.append(piece)
-        match.draft.experiment = enrich(match.draft.experiment, replace(told, started=None, ended=None))
-
-
-def _linked(drafts: Sequence[Draft]) -> Match:
-    return Match(drafts[0], 1.0, "linked by the user")
 
 
 def _describes_again(piece: Piece, drafts: Sequence[Draft]) -> bool:

@@ -38,7 +38,7 @@ class Draft:
     """A run while it is being assembled.
 
     ``facts`` is what a recorder wrote beside it (exit status, who stopped it, its clients' files);
-    ``attached`` its sources as (identity, path, how, 0..1).
+    ``attached`` its sources as (identity, path, how, 0..1); ``alone``: a benchmark without its server.
     """
 
     anchor: str
@@ -51,6 +51,7 @@ class Draft:
     facts: dict[str, Any] = field(default_factory=dict)
     probes: list[dict[str, Any]] = field(default_factory=list)
     traces: list[Piece] = field(default_factory=list)
+    alone: bool = False
     imported: bool = False
 
     def attach(self, piece: Piece, how: str, sure: float) -> None:
