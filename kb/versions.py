@@ -262,12 +262,17 @@ def _state_of_span(
     floor = version_key(low, scheme) if low else None
     ceiling = version_key(high, scheme) if high else None
     states = [first if floor is None else _state_at(first, points, floor)]
-    for bound, _, what, after in points:
+    for bound, after, what in _last_of_each(points):
         reaches = floor is None or bound > floor or (bound == floor and after)
         inside = ceiling is None or bound < ceiling or (bound == ceiling and not after)
         if reaches and inside:
             states.append(what)
     return _agreed(states)
+
+
+def _last_of_each(points: Sequence[_Point]) -> list[tuple[Key, bool, State]]:
+    """Points without those that another one at the very same place replaces."""
+    return [(bound, after, what) for (bound, after), what in {(p[0], p[3]): p[2] for p in points}.items()]
 
 
 def _agreed(states: Sequence[State]) -> State:

@@ -89,21 +89,57 @@ def default_roles(  # noqa: PLR0913, PLR0917 - one question has as many sides
     that
     depends on something the question does not say is left out.
     """
-    releases = options.neighbours(engine, version)
-    if not releases or arch is None:
-        return {}
     facts = _facts(engine, arch, model, quantization, settings or {}) | {"environment": environment or {}}
-    answers = [_decide(engine, release, facts) for release in releases]
-    first = answers[0]
+    answers = [_decide(_rules("engines", engine), one, facts) for one in _deciding(engine, version)]
+    return _agreed(answers) if arch else {}
+
+
+def forced_roles(  # noqa: PLR0913, PLR0917 - one question has as many sides
+    engine: str,
+    version: str | None,
+    arch: str | None,
+    model: ModelEntry | None = None,
+    quantization: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> dict[str, tuple[str, str]]:
+    """Role → (kernel, gate id): what the release runs whatever was asked for, where a gate says so."""
+    facts = _facts(engine, arch, model, quantization, settings or {}) | {"environment": {}}
+    answers = [_decide(_rules("forced", engine), one, facts) for one in _deciding(engine, version)]
+    return _agreed(answers) if arch else {}
+
+
+def _agreed(answers: list[dict[str, tuple[str, str]]]) -> dict[str, tuple[str, str]]:
+    """What every release that stands for the version picks alike, with the newest one's gate."""
+    if not answers:
+        return {}
+    kernels = [{role: kernel for role, (kernel, _) in one.items()} for one in answers]
     return {
-        role: pick
-        for role, pick in first.items()
-        if all(one.get(role, ("",))[0] == pick[0] for one in answers)
+        role: pick for role, pick in answers[-1].items() if all(one.get(role) == pick[0] for one in kernels)
     }
 
 
+def _deciding(engine: str, version: str | None) -> tuple[str, ...]:
+    """The read releases that stand for a version: itself or its base, or both neighbours; none beyond the
+    newest.
+
+    Rules that hold for every release answer also where no release can be named.
+    """
+    known = options.releases(engine)
+    if version is None:
+        return known[-1:]
+    base = re.match(r"v?(\d+(?:\.\d+)*)(?:\.?post\d+)?(?:\+.*)?\Z", version)
+    if base and base[1] in known:
+        return (base[1],)
+    lower, upper = options.between(engine, version)
+    return tuple(dict.fromkeys((lower, upper))) if lower and upper else ("*",)
+
+
 def _facts(
-    engine: str, arch: str, model: ModelEntry | None, quantization: str | None, settings: Mapping[str, Any]
+    engine: str,
+    arch: str | None,
+    model: ModelEntry | None,
+    quantization: str | None,
+    settings: Mapping[str, Any],
 ) -> dict[str, Any]:
     given = canonical_settings(engine, settings)
     asked = quantization or setting(given, "quantization") or (model.base_precision if model else None)
@@ -127,12 +163,14 @@ def _methods(method: str, model: ModelEntry | None) -> list[str]:
     return found
 
 
-def _decide(engine: str, release: str, facts: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+def _decide(
+    rules: list[dict[str, Any]], release: str, facts: Mapping[str, Any]
+) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     blocked: set[str] = set()
-    for rule in _rules().get(engine, ()):
+    for rule in rules:
         roles = [role for role in rule["roles"] if role not in found and role not in blocked]
-        if not roles or release not in rule["versions"]:
+        if not roles or not {release, "*"} & set(rule["versions"]):
             continue
         holds = _holds(rule, facts)
         if holds is None:
@@ -217,9 +255,8 @@ def _leads(engine: str) -> tuple[Gate, ...]:
     )
 
 
-@cache
-def _rules() -> Mapping[str, list[dict[str, Any]]]:
-    rules: dict[str, list[dict[str, Any]]] = _read("defaults")["engines"]
+def _rules(kind: str, engine: str) -> list[dict[str, Any]]:
+    rules: list[dict[str, Any]] = _read("defaults")[kind].get(engine, [])
     return rules
 
 

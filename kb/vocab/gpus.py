@@ -64,6 +64,8 @@ def candidates(text: str, memory_mib: float | None = None) -> tuple[Gpu, ...]:
         return ()
     if name.endswith("..."):
         return _of_cut_name(name.rstrip(". "), memory_mib)
+    if name in _names():
+        return (_gpu(name),)
     for pattern, spoken in (("pattern", name), ("alias", name), ("alias", _nickname(name))):
         for row in _catalog()["gpus"]:
             if pattern in row and _hits(row, pattern, spoken):
@@ -142,6 +144,11 @@ def arch_number(arch: str | None) -> int | None:
 def _catalog() -> dict[str, Any]:
     catalog: dict[str, Any] = json.loads(_DATA.read_text(encoding="utf-8"))
     return catalog
+
+
+@cache
+def _names() -> frozenset[str]:
+    return frozenset(row["name"] for row in _catalog()["gpus"])
 
 
 @cache

@@ -76,7 +76,10 @@ class ModelEntry:
 
 
 def find_model(text: str) -> ModelEntry | None:
-    """The model that a hub id, served name, local path or nickname names, or ``None``."""
+    """The model that a hub id, served name, local path or nickname names, or ``None``.
+
+    A text that lists several models gives the first one known.
+    """
     for name in _spellings(text):
         for index, row in enumerate(_catalog()["models"]):
             if _hits(row, name):
@@ -168,7 +171,12 @@ def canonical_name(text: str) -> str:
 
 
 def _spellings(text: str) -> list[str]:
-    """Names to try in order: the last part, then (for cache folders and nested paths) the parts before it."""
+    """Names to try: of each listed one the last part, then (for cache folders) the parts before it."""
+    listed = [part for part in re.split(r"\s*[,;]\s*", text) if part]
+    return list(dict.fromkeys(name for part in listed for name in _spellings_of_one(part)))
+
+
+def _spellings_of_one(text: str) -> list[str]:
     names = [canonical_name(text)]
     parts = [part for part in re.split(r"[/\\]", text.strip().lower()) if part]
     if len(parts) > 2:
