@@ -1,0 +1,205 @@
+"""Compose files and Kubernetes manifests: containers with an image, a command and an environment.
+
+Owns finding containers in YAML of any kind of object. The command's words are kb.vocab's.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ingest.formats import Format, Unreadable
+from ingest.launches import engine_of_image, experiment_of
+from ingest.machine import hardware
+from ingest.sources import Source
+from ingest.traces import line_count
+from ingest.yaml_text import documents
+from kb.model import Experiment, Problem, Reading
+from kb.vocab.engines import Launch, parse_command, parse_shell
+
+_COMPOSE = re.compile(r"^services:\s*(?:#.*)?$", re.MULTILINE)
+_MANIFEST = re.compile(r"^apiVersion:\s*\S+", re.MULTILINE)
+_KIND = re.compile(r"^kind:\s*\S+", re.MULTILINE)
+_SERVER = re.compile(
+    r"(?i)vllm|sglang|tensorrt-?llm|trtllm|llama[._-]?(?:cpp|server)|text-generation|lmdeploy|ollama"
+)
+_GPU_KEYS = ("nvidia.com/gpu", "amd.com/gpu")
+_PRODUCT = "nvidia.com/gpu.product"
+
+
+@dataclass(slots=True)
+class _Container:
+    image: str = ""
+    words: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    gpus: int | None = None
+    product: str | None = None
+    name: str = ""
+
+
+def sniff(source: Source) -> float:
+    """The fixed first keys of these files, and an engine's name in them."""
+    head = source.head
+    if head.lstrip()[:1] in ("{", "["):
+        return 0.0
+    is_spec = _COMPOSE.search(head) or (_MANIFEST.search(head) and _KIND.search(head))
+    return (0.94 if _SERVER.search(head) else 0.4) if is_spec else 0.0
+
+
+def read(source: Source) -> Reading:
+    """The first container that starts a server; others are listed."""
+    found, damage = documents(source.text)
+    containers = [one for document in found for one in _containers(document, 0)]
+    told = [(one, launch) for one in containers if (launch := _launch(one))]
+    if not told:
+        raise Unreadable(damage or "no container in it starts a known server")
+    problems = [Problem(line=None, what=damage)] if damage else []
+    if len(told) > 1:
+        what = f"{len(told)} containers start a server: the first is told, the rest are listed only"
+        problems.append(Problem(line=None, what=what))
+    is_compose = bool(_COMPOSE.search(source.head))
+    return Reading(
+        path=str(source.path),
+        format="container_specs",
+        kind="config",
+        tool="docker compose" if is_compose else "kubernetes",
+        experiments=(_experiment(*told[0]),),
+        lines=line_count(source.text.count("\n") + 1),
+        problems=tuple(problems),
+        extra={"containers": [{"name": one.name, "image": one.image} for one in containers][:20]},
+    )
+
+
+def _experiment(container: _Container, launch: Launch) -> Experiment:
+    where = hardware([container.product], count=container.gpus)
+    return experiment_of(launch, where)
+
+
+def _launch(container: _Container) -> Launch | None:
+    engine, version = engine_of_image(container.image)
+    words, environment = container.words, container.environment
+    launch = parse_command(words, environment, version=version)
+    if not launch.engine:
+        # A shell between (``bash -c "export …; vllm serve …"``) may set variables before the start.
+        launches = [
+            one for word in words if " " in word for one in parse_shell(word, environment, version=version)
+        ]
+        launch = launches[0] if launches else launch
+    if not launch.engine and engine:
+        launch = parse_command(words, environment, version=version, engine=engine)
+    return launch if launch.engine else None
+
+
+def _containers(node: Any, depth: int) -> Iterator[_Container]:
+    if depth > 12:
+        return
+    if isinstance(node, list):
+        for one in node:
+            yield from _containers(one, depth + 1)
+    if not isinstance(node, Mapping):
+        return
+    services = node.get("services")
+    if isinstance(services, Mapping) and depth == 0:
+        for name, service in services.items():
+            if isinstance(service, Mapping):
+                yield _of_service(str(name), service)
+        return
+    if isinstance(node.get("image"), str) and ("name" in node or "command" in node or "args" in node):
+        yield _of_container(node, None)
+    product = _product(node)
+    for key, inner in node.items():
+        for found in _containers(inner, depth + 1) if key != "initContainers" else ():
+            found.product = found.product or product
+            yield found
+
+
+def _product(node: Mapping[str, Any]) -> str | None:
+    selector = node.get("nodeSelector")
+    product = selector.get(_PRODUCT) if isinstance(selector, Mapping) else None
+    return re.sub(r"[-_]", " ", product) if isinstance(product, str) else None
+
+
+def _of_container(node: Mapping[str, Any], product: str | None) -> _Container:
+    resources = node.get("resources")
+    limits = resources.get("limits") or resources.get("requests") if isinstance(resources, Mapping) else None
+    gpus = (
+        next((limits[key] for key in _GPU_KEYS if key in limits), None)
+        if isinstance(limits, Mapping)
+        else None
+    )
+    number = str(gpus)
+    return _Container(
+        image=str(node["image"]),
+        words=_words(node.get("command")) + _words(node.get("args")),
+        environment=_environment(node.get("env")),
+        gpus=int(number) if number.isdigit() else None,
+        product=product,
+        name=str(node.get("name", "")),
+    )
+
+
+def _of_service(name: str, service: Mapping[str, Any]) -> _Container:
+    return _Container(
+        image=_expanded(str(service.get("image", ""))),
+        words=_words(service.get("entrypoint")) + _words(service.get("command")),
+        environment=_environment(service.get("environment")),
+        gpus=_reserved(service),
+        name=name,
+    )
+
+
+def _reserved(service: Mapping[str, Any]) -> int | None:
+    node: Any = service
+    for key in ("deploy", "resources", "reservations", "devices"):
+        node = node.get(key) if isinstance(node, Mapping) else None
+    for device in node if isinstance(node, list) else ():
+        if isinstance(device, Mapping):
+            ids, count = device.get("device_ids"), device.get("count")
+            if isinstance(ids, list):
+                return len(ids)
+            if isinstance(count, int) and not isinstance(count, bool):
+                return count
+    return None
+
+
+def _words(value: Any) -> list[str]:
+    if isinstance(value, list):
+        return [_expanded(str(one)) for one in value if one is not None]
+    if not isinstance(value, str):
+        return []
+    text = _expanded(value.replace("\\\n", " "))
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def _expanded(text: str) -> str:
+    """Compose's ``${NAME:-default}`` as its default; a variable without one stays as written."""
+    return re.sub(r"\$\{\w+:?-([^}]*)\}", r"\1", text)
+
+
+def _environment(value: Any) -> dict[str, str]:
+    found: dict[str, str] = {}
+    if isinstance(value, Mapping):
+        found = {str(key): _expanded(str(one)) for key, one in value.items() if one is not None}
+    for one in value if isinstance(value, list) else ():
+        if isinstance(one, Mapping) and "name" in one and one.get("value") is not None:
+            found[str(one["name"])] = str(one["value"])
+        elif isinstance(one, str) and "=" in one:
+            name, _, text = one.partition("=")
+            found[name] = _expanded(text)
+    return found
+
+
+FORMAT = Format(
+    name="container_specs",
+    kind="config",
+    sniff=sniff,
+    read=read,
+    docs="Compose files and Kubernetes manifests of any kind: image (engine and version), command and "
+    "arguments, environment, number and product of GPUs.",
+)

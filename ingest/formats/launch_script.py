@@ -1,0 +1,171 @@
+"""Shell scripts, single command lines, Dockerfiles and systemd units that start a server.
+
+Owns telling such a text from a log that merely quotes a command. The command's words are kb.vocab's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from ingest.formats import Format, Unreadable
+from ingest.launches import engine_of_image, experiment_of
+from ingest.sources import Source
+from ingest.traces import line_count
+from kb.model import Problem, Reading
+from kb.vocab.engines import Launch, parse_command, parse_shell
+
+_LARGEST = 1 << 20
+_START = re.compile(
+    r"\bvllm(?:/\S*)? +serve\b|-m +(?:vllm\.entrypoints\.\S+|sglang\.launch_server|sglang_router\S*)|"
+    r"\bsglang +serve\b|\btrtllm-serve\b|\b(?:llama-server|text-generation-launcher)\b|\blmdeploy +serve\b|"
+    r"vllm/vllm-openai\S*|lmsysorg/sglang\S*|\bpython3? \S*launch_server\.py\b",
+)
+_SHEBANG = re.compile(r"^#!.*\b(?:ba|z|da|k)?sh\b")
+_DOCKERFILE = re.compile(r"^(?:FROM|ENTRYPOINT|CMD|RUN|ENV|ARG)\s", re.MULTILINE)
+_UNIT = re.compile(r"^\[(?:Unit|Service|Install)\]\s*$", re.MULTILINE)
+_LOG_LINE = re.compile(
+    r"^\W{0,3}(?:\(?\w+(?: pid=\d+)?\)? )?(?:INFO|WARNING|ERROR|DEBUG)\b|^\[?\d{4}-\d\d-\d\d[ T]\d\d:|"
+    r"^\w+ +\d\d-\d\d \d\d:\d\d",
+    re.MULTILINE,
+)
+_OTHER_SCRIPT = re.compile(r"^(?:(?:ba|z)?sh|\.|source|nohup (?:ba)?sh) +\S+\.sh\b.*$")
+_NAMES = (".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".service", ".dockerfile", ".cmd")
+
+
+def sniff(source: Source) -> float:
+    """A server's start in a text that is a script by its first line, its name, or its brevity."""
+    head, name = source.head, source.name.lower()
+    if _LOG_LINE.search(head):
+        return 0.0
+    started = bool(_START.search(head))
+    if _UNIT.search(head) and "ExecStart" in head:
+        return 0.93 if started else 0.0
+    if name.startswith("dockerfile") or (_DOCKERFILE.match(head.lstrip()) and "\nFROM" in f"\n{head}"):
+        return 0.93 if started else 0.0
+    if _SHEBANG.match(head) or name.endswith(_NAMES):
+        return 0.92 if started else 0.0
+    return _sniff_bare(head, started=started)
+
+
+def read(source: Source) -> Reading:
+    """The first server start of the text; the others are listed."""
+    text = source.text[:_LARGEST]
+    launches = list(_launches(text))
+    problems: list[Problem] = []
+    if not launches:
+        other = next((line for line in text.split("\n") if _OTHER_SCRIPT.match(line.strip())), None)
+        if other is None:
+            raise Unreadable("no start of a known server was found in these commands")
+        what = f"runs another script, which is not here: {other.strip()[:120]}"
+        problems.append(Problem(line=1, what=what))
+    elif _differ(launches):
+        what = f"{len(launches)} different server starts: the first is told, the rest are listed only"
+        problems.append(Problem(line=None, what=what))
+    first = launches[0] if launches else None
+    extra = {"unknown_flags": list(first.unknown_flags)} if first and first.unknown_flags else {}
+    return Reading(
+        path=str(source.path),
+        format="launch_script",
+        kind="config",
+        status="parsed" if launches else "partial",
+        experiments=(experiment_of(first),) if first else (),
+        lines=line_count(text.count("\n") + 1),
+        problems=tuple(problems),
+        extra=extra | ({"starts": [_short(one) for one in launches]} if len(launches) > 1 else {}),
+    )
+
+
+def _sniff_bare(head: str, *, started: bool) -> float:
+    lines = [line.strip() for line in head.split("\n") if line.strip() and not line.strip().startswith("#")]
+    if not lines or len(lines) > 60:
+        return 0.0
+    if started:
+        at = next(number for number, line in enumerate(lines) if _START.search(line))
+        before = lines[:at]
+        plain = all(re.match(r"^(?:export |set |cd |source |[A-Z_]+=|\$ )|.*\\$", line) for line in before)
+        prompt = bool(
+            re.match(
+                r"^(?:\$ |[\w./-]*(?:python3?|vllm|sglang|docker|podman|CUDA_VISIBLE)|[A-Z_]+=)", lines[0]
+            )
+        )
+        return 0.75 if plain and prompt else 0.0
+    return 0.4 if len(lines) <= 2 and _OTHER_SCRIPT.match(lines[0]) else 0.0
+
+
+def _launches(text: str) -> Iterator[Launch]:
+    plain = re.sub(r"^\s*\$ ", "", text.replace("\r\n", "\n"), flags=re.MULTILINE)
+    if _UNIT.search(plain):
+        plain = _unit_as_shell(plain)
+    elif _DOCKERFILE.search(plain) and re.search(r"^FROM\s", plain, re.MULTILINE):
+        yield from _of_dockerfile(plain)
+        return
+    yield from parse_shell(plain)
+
+
+def _unit_as_shell(text: str) -> str:
+    found = []
+    for line in re.sub(r"\\\n", " ", text).split("\n"):
+        key, _, value = line.partition("=")
+        if key.strip() == "Environment":
+            found += [f"export {one}" for one in re.findall(r'"[^"]*"|\S+=\S*', value.strip())]
+        elif key.strip() == "ExecStart":
+            found.append(value.strip().lstrip("-@:+!"))
+    return "\n".join(found)
+
+
+def _of_dockerfile(text: str) -> Iterator[Launch]:
+    environment: dict[str, str] = {}
+    words: dict[str, list[str]] = {}
+    image = ""
+    for line in re.sub(r"\\\n", " ", text).split("\n"):
+        keyword, _, rest = line.strip().partition(" ")
+        if keyword == "FROM":
+            image = rest.split()[0] if rest.split() else ""
+        elif keyword == "ENV":
+            environment |= _env_pairs(rest)
+        elif keyword in ("CMD", "ENTRYPOINT"):
+            words[keyword] = _words(rest.strip())
+    engine, version = engine_of_image(image)
+    argv = words.get("ENTRYPOINT", []) + words.get("CMD", [])
+    launch = parse_command(argv, environment, version=version)
+    if not launch.engine and engine and argv:
+        launch = parse_command(argv, environment, version=version, engine=engine)
+    if launch.engine:
+        yield launch
+
+
+def _env_pairs(text: str) -> dict[str, str]:
+    pairs = re.findall(r"""([A-Za-z_]\w*)=("[^"]*"|'[^']*'|\S*)""", text)
+    if not pairs and " " in text.strip():
+        name, _, value = text.strip().partition(" ")
+        return {name: value.strip()}
+    return {name: value.strip("\"'") for name, value in pairs}
+
+
+def _words(text: str) -> list[str]:
+    if text.startswith("["):
+        try:
+            return [str(one) for one in json.loads(text)]
+        except (ValueError, RecursionError):
+            pass
+    return text.split()
+
+
+def _differ(launches: list[Launch]) -> bool:
+    return len({(one.engine, one.model, repr(sorted(one.settings.items(), key=str))) for one in launches}) > 1
+
+
+def _short(launch: Launch) -> dict[str, object]:
+    return {"engine": launch.engine, "model": launch.model, "settings": dict(launch.settings)}
+
+
+FORMAT = Format(
+    name="launch_script",
+    kind="config",
+    sniff=sniff,
+    read=read,
+    docs="What starts a server: shell scripts, a saved command line, Dockerfiles, systemd units. Gives "
+    "engine, version (from the image), model, settings, environment, port.",
+)
