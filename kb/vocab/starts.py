@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kb.vocab.dialects import dialect
@@ -17,7 +17,14 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z", re.DOTALL)
 _IMAGE_VERSION = re.compile(r":v?(\d+\.\d+(?:\.\d+)?(?:\.?(?:post|rc|dev)\d+)*|b\d{3,6})")
 _PINNED = re.compile(r"(?:^|/)(sglang|vllm|tensorrt[-_]llm)(?:\[[^\]]*\])?(?:==|@)([\w.+]+)\Z")
 _CONTAINERS = ("docker", "podman", "nerdctl", "singularity", "apptainer")
-_PROMPT = re.compile(r"^\s*(?:\$|>|#\s(?=\w+=|docker|python|vllm|sglang))\s+")
+_PROMPT = re.compile(r"^\s*(?:\$|>)\s+")
+_END = "\x00"
+_TOKEN = re.compile(
+    r"""(?P<quoted>'[^']*'|"(?:\\.|[^"\\])*")|(?P<comment>(?<!\S)\#[^\n]*)|(?P<continued>\\[ \t]*\r?\n)"""
+    r"""|(?P<escaped>\\.)|(?P<name><[A-Za-z][\w./-]*>)|(?P<redirect>(?<!\S)(?:\d?>&\d|\d?>>?[ \t]*[^\s;|&]+"""
+    r"""|&>>?[ \t]*\S+|<[ \t]*[^\s<;|&]+))|(?P<end>\r?\n|\x00)""",
+    re.DOTALL,
+)
 _ENV_FLAGS = ("-e", "--env")
 _SHELLS = ("bash", "sh", "zsh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash")
 _MODULES = {
@@ -134,46 +141,36 @@ def without_assignments(words: Sequence[str]) -> list[str]:
 
 
 def split_commands(text: str) -> list[list[str]]:
-    """Simple commands of a shell text as words; a line that cannot be split is left out."""
-    joined = re.sub(r"\\\r?\n", " ", text)
+    """Simple commands of a shell text as words; a line that cannot be split is left out.
+
+    Comments, prompts, continuations and redirections are taken off; ``<NAME>`` stays a word.
+    """
     commands: list[list[str]] = []
-    for line in _lines(joined):
+    for line in _TOKEN.sub(_plain_token, text).split(_END):
         try:
-            lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>()")
-            lexer.whitespace_split = True
+            lexer = shlex.shlex(_PROMPT.sub("", line), posix=True, punctuation_chars=";&|()")
+            lexer.whitespace_split, lexer.commenters = True, ""
             commands += _split_at_operators(list(lexer))
         except ValueError:
             continue
     return [one for one in commands if one]
 
 
-def _lines(text: str) -> Iterator[str]:
-    """Lines with open quotes joined, prompts taken off."""
-    pending = ""
-    for line in text.splitlines():
-        pending = (
-            f"{pending}\n{line}"
-            if pending
-            else re.sub(r"^\s*(?:\$|>|#\s(?=\w+=|docker|python|vllm|sglang))\s+", "", line)
-        )
-        if pending.count("'") % 2 == 0 and pending.count('"') % 2 == 0:
-            yield pending
-            pending = ""
-    if pending:
-        yield pending
+def _plain_token(token: re.Match[str]) -> str:
+    kind, word = token.lastgroup, token[0]
+    if kind in ("quoted", "escaped"):
+        return word
+    if kind == "name":
+        return f"\\<{word[1:-1]}\\>"
+    return _END if kind == "end" else " "
 
 
 def _split_at_operators(words: Sequence[str]) -> list[list[str]]:
     commands: list[list[str]] = [[]]
-    skip = False
     for word in words:
         if re.fullmatch(r"[;&|()]+", word):
             commands.append([])
-        elif re.fullmatch(r"[<>&]+", word):
-            skip = True
-        elif skip:
-            skip = False
-        else:
+        elif word.strip():
             commands[-1].append(word)
     return commands
 
