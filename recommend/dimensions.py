@@ -90,7 +90,9 @@ def _count(query: Query, _: str | None, condition: Condition) -> Answer:
 
 
 def _engine(query: Query, _: str | None, condition: Condition) -> Answer:
-    return _known(condition, query.engine, "the engine")
+    if query.engine is None:
+        return Answer(True if "any" not in condition else None, "the engine")
+    return Answer(holds(condition, (query.engine,)))
 
 
 def _quantization(query: Query, _: str | None, condition: Condition) -> Answer:

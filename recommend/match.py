@@ -6,12 +6,13 @@ a match means (``recommend.veto``). Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kb import versions
 from kb.vocab import engines
+from kb.vocab.dialects import OTHER_ENGINES
 from recommend.dimensions import CHOICES, DIMENSIONS, Answer
 from recommend.question import Query
 
@@ -24,7 +25,8 @@ class Matched:
     """A record's best alternative for a query: ``sure``, or not with what is ``missing``.
 
     ``met`` are the dimensions that hold (``roles.moe``), ``chosen`` those of them that the question chose
-    itself; ``inherited`` when the arch only mirrors the tested one.
+    itself; ``inherited`` when the arch only mirrors the tested one; ``unnamed`` are components without any
+    version, while no older engine release was named that would date them.
     """
 
     sure: bool
@@ -32,6 +34,7 @@ class Matched:
     met: tuple[str, ...] = ()
     chosen: tuple[str, ...] = ()
     inherited: bool = False
+    unnamed: tuple[str, ...] = ()
 
 
 def match(record: Json, query: Query) -> Matched | None:
@@ -45,7 +48,9 @@ def match(record: Json, query: Query) -> Matched | None:
         if found is None:
             continue
         if state is None:
-            found = Matched(False, found.missing + unversioned, found.met, found.chosen, found.inherited)
+            found = replace(
+                found, sure=False, missing=found.missing + unversioned, unnamed=_unnamed(record, query)
+            )
         if best is None or _rank(found) < _rank(best):
             best = found
     return best
@@ -112,20 +117,28 @@ def dimension_of(query: Query, name: str) -> int | None:
 def in_range(record: Json, query: Query) -> tuple[Truth, tuple[str, ...]]:
     """Whether the question's versions are in the record's ranges, and which versions would decide."""
     ranges = record["ranges"]
-    bound = [name for name in ranges if name in engines.ENGINES]
-    relevant = [name for name in ranges if name not in engines.ENGINES or name == query.engine]
+    bound = [name for name in ranges if is_engine(name)]
+    relevant = [name for name in ranges if not is_engine(name) or name == query.engine]
     if bound and query.engine not in bound and not _names_engine(record, query.engine):
         if query.engine is not None:
             return False, ()
-        relevant += bound[:1]
-    missing = []
-    for component in relevant:
-        state = state_of(component, ranges[component], query)
-        if state == "not-affected":
-            return False, ()
-        if state == "unknown":
-            missing.append(f"{component} version")
-    return (None if missing else True), tuple(missing)
+        return None, ("the engine",)
+    states = {name: state_of(name, ranges[name], query) for name in relevant}
+    if "not-affected" in states.values():
+        return False, ()
+    missing = tuple(f"{name} version" for name, state in states.items() if state == "unknown")
+    return (None if missing else True), missing
+
+
+def _unnamed(record: Json, query: Query) -> tuple[str, ...]:
+    if query.engine_version and "engine_version" not in query.assumed:
+        return ()
+    return tuple(name for name in record["ranges"] if name not in query.components)
+
+
+def is_engine(name: str) -> bool:
+    """Whether a component is a server: a range on it binds a record to it."""
+    return name in engines.ENGINES or (name in OTHER_ENGINES and name not in ("flashinfer", "transformers"))
 
 
 def state_of(component: str, rows: Iterable[Json], query: Query) -> versions.State:
@@ -145,6 +158,3 @@ def _names_engine(record: Json, engine: str | None) -> bool:
         for alternative in record["matches"]
         for name, _, condition in alternative["when"]
     )
-
-
-Matcher = Callable[[Json, Query], Matched | None]

@@ -16,10 +16,11 @@ from typing import Any
 from kb import versions
 from kb.errors import KbctlError
 from kb.model import Hardware, Model
-from kb.vocab import engines, gpus, models, options
+from kb.vocab import engines, gates, gpus, models, options
+from kb.vocab.dialects import OTHER_ENGINES
 from recommend.question import Asked, Query, Resolution, Version
 
-__all__ = ["Asked", "Query", "Resolution", "Version", "ask", "pairs", "resolve", "value_of"]
+__all__ = ["Asked", "Query", "Resolution", "Version", "ask", "kernel_named", "pairs", "resolve", "value_of"]
 
 _SPELLINGS = {
     "deep_gemm": "deepgemm",
@@ -33,6 +34,7 @@ _SPELLINGS = {
     "tensorrt_llm": "tensorrt-llm",
     "nvidia-nccl": "nccl",
 }
+_SERVERS = tuple(one for one in OTHER_ENGINES if one not in ("flashinfer", "transformers"))
 _MODEL_KEYS = ("model_path", "model", "model_tag")
 
 
@@ -57,7 +59,7 @@ def ask(asked: Asked) -> Query:
     entry = models.find_model(name) if name else None
     quantization = _quantization(asked, settings, name, entry, draft)
     hardware, facts = _hardware(asked, dependencies, common, draft)
-    declared = {key: dependencies.pop(key, None) for key in ("topology", "build")}
+    topology, build = dependencies.pop("topology", None), dependencies.pop("build", None)
     query = Query(
         hardware=hardware,
         gpu_facts=facts,
@@ -78,43 +80,61 @@ def ask(asked: Asked) -> Query:
         assumed=draft.assumed,
         unknown=tuple(draft.unknown),
         unknown_flags=_unknown_flags(engine, version, launch),
-        **declared,
+        topology=topology,
+        build=build,
     )
     return resolve(query, pairs(asked.roles, "--role"))
 
 
 def resolve(query: Query, said: Mapping[str, str] | None = None) -> Query:
-    """The query with its roles: what gates pick, overruled by its settings, overruled by what is said."""
+    """The query with its roles: what gates pick, then settings, then what is forced, then what is said."""
     requested: dict[str, str] = {}
-    resolved = _automatic(query)
+    resolved: dict[str, Resolution] = {}
     if query.engine in engines.ENGINES:
-        version, arch = query.engine_version, query.arch
-        settings, environment = query.settings, query.environment
         requested = engines.roles_of(
-            query.engine, version, settings, environment, arch, query.quantization, query.entry
+            query.engine,
+            query.engine_version,
+            query.settings,
+            query.environment,
+            query.arch,
+            query.quantization,
+            query.entry,
         )
-        resolved.update({role: Resolution(kernel, "setting") for role, kernel in requested.items()})
+        resolved = _picked(query, requested)
     for role, label in (said or {}).items():
         for one in engines.role_names(role):
-            resolved[one] = Resolution(_kernel(query, one, label), "said")
+            resolved[one] = Resolution(kernel_named(query, one, label), "said")
     return replace(query, requested=requested, resolved=resolved)
 
 
-def _automatic(query: Query) -> dict[str, Resolution]:
-    """What ``auto`` picks where a hand-read gate tells."""
-    if query.engine not in engines.ENGINES:
-        return {}
-    try:
-        from kb.vocab import gates  # noqa: PLC0415
-    except ImportError:
-        return {}
-    picked = gates.default_roles(
-        query.engine, query.engine_version, query.arch, query.entry, query.quantization, query.settings
+def _picked(query: Query, requested: Mapping[str, str]) -> dict[str, Resolution]:
+    """Roles by settings and by the hand-read gates of the release."""
+    asked = (
+        query.engine or "",
+        query.engine_version,
+        query.arch,
+        query.entry,
+        query.quantization,
+        query.settings,
     )
-    return {role: Resolution(kernel, "auto", gate) for role, (kernel, gate) in picked.items()}
+    automatic = gates.default_roles(*asked, query.environment)
+    if _chose_attention(requested):
+        automatic = {role: pick for role, pick in automatic.items() if not role.startswith("dsa.")}
+    picked = {role: Resolution(kernel, "auto", gate) for role, (kernel, gate) in automatic.items()}
+    picked |= {role: Resolution(kernel, "setting") for role, kernel in requested.items()}
+    return picked | {
+        role: Resolution(kernel, "forced", gate)
+        for role, (kernel, gate) in gates.forced_roles(*asked).items()
+    }
 
 
-def _kernel(query: Query, role: str, label: str) -> str:
+def _chose_attention(requested: Mapping[str, str]) -> bool:
+    """Whether settings choose a general attention kernel, and so leave the sparse one of the model aside."""
+    general = any(role == "mla" or role.startswith("attention.") for role in requested)
+    return general and not any(role.startswith("dsa.") for role in requested)
+
+
+def kernel_named(query: Query, role: str, label: str) -> str:
     """The kernel that a label names; a kernel's own name stays what it is."""
     plain = engines.canonical_kernel(label)
     if engines.is_known(role, plain):
@@ -167,7 +187,7 @@ def _engine(
     if not name and launch:
         name, version = launch.engine or "", launch.version or ""
     if not name:
-        named = [one for one in engines.ENGINES if one in dependencies]
+        named = [one for one in (*engines.ENGINES, *_SERVERS) if one in dependencies]
         if len(named) == 1:
             name, version = named[0], dependencies[named[0]]
     if not name:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from kb import versions
 from kb.model import Tried
 from kb.vocab.engines import ENGINES
 from recommend import own, remedy
@@ -77,6 +78,7 @@ class Verdict:
     verdict: str
     findings: tuple[Finding, ...] = ()
     missing: tuple[str, ...] = ()
+    advice: tuple[Json, ...] = ()
     assumed: Mapping[str, str] = field(default_factory=dict)
     resolved: Mapping[str, Resolution] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
@@ -93,6 +95,7 @@ def judge(query: Query, evidence: Evidence) -> Verdict:
         verdict=verdict,
         findings=tuple(findings),
         missing=missing or _needed(query, verdict),
+        advice=tuple(_advice(matched)),
         assumed=query.assumed,
         resolved=query.resolved,
         unknown=query.unknown,
@@ -136,7 +139,7 @@ def _of_records(matched: Sequence[Pair], query: Query, evidence: Evidence) -> It
             if found.sure:
                 yield _finding(record, found, query, "known-good", other_side(record))
             continue
-        if not found.sure and not _worth_suspecting(found):
+        if not found.sure and not _worth_suspecting(record, found):
             continue
         conflicts = [
             *other_side(record),
@@ -150,9 +153,51 @@ def _of_records(matched: Sequence[Pair], query: Query, evidence: Evidence) -> It
         yield _finding(record, found, query, word, conflicts)
 
 
-def _worth_suspecting(found: Matched) -> bool:
-    """A question that chose nothing the record speaks of is not suspect for what it leaves open."""
-    return bool(found.chosen) and len(found.missing) <= 2
+def _worth_suspecting(record: Json, found: Matched) -> bool:
+    """Whether an open match makes a question suspect.
+
+    Not for a question that chose nothing the record speaks of, not for want of a word that would make it
+    another question (which engine, which model), and not on weak evidence or for a version of a library that
+    nobody named, when the newest one is free of it.
+    """
+    if (
+        not found.chosen
+        or len(found.missing) > 2
+        or trust_of(record, inherited=found.inherited) == "inferred"
+    ):
+        return False
+    return not any(one in _OTHER_QUESTION for one in found.missing) and not _gone_by_now(record, found)
+
+
+_OTHER_QUESTION = ("the engine", "the model", "the GPU's product name")
+
+
+def _gone_by_now(record: Json, found: Matched) -> bool:
+    """Whether every open version is of a library that nobody named and whose newest version is free of it."""
+    open_versions = [one.removesuffix(" version") for one in found.missing if one.endswith(" version")]
+    if len(open_versions) < len(found.missing):
+        return False
+    return all(name in found.unnamed and latest_is_free(record, name) for name in open_versions)
+
+
+def latest_is_free(record: Json, component: str) -> bool:
+    """Whether a record's last event of a component ends it."""
+    rows = record["ranges"].get(component) or ()
+    ends = [versions.breakpoints(row, component)[-1][1] for row in rows]
+    return bool(ends) and all(end == "not-affected" for end in ends)
+
+
+def _advice(matched: Sequence[Pair]) -> Iterator[Json]:
+    """Records that would speak here if something unsaid were so."""
+    for record, found in matched:
+        if not record["good"] and not found.sure and found.chosen and not _worth_suspecting(record, found):
+            effect = record["outcomes"][0]["effect"]
+            yield {
+                "record": record["id"],
+                "title": record["title"],
+                "effect": effect,
+                "if": list(found.missing),
+            }
 
 
 def other_side(record: Json) -> list[Json]:
@@ -283,8 +328,15 @@ def _role_text(query: Query, role: str) -> str:
 
 def how(found: Resolution) -> str:
     """Who says that a kernel runs."""
-    texts = {"said": "as said by --role", "setting": "as set", "auto": "what auto picks here"}
-    return texts[found.by]
+    return _HOW[found.by]
+
+
+_HOW = {
+    "said": "as said by --role",
+    "setting": "as set",
+    "auto": "what auto picks here",
+    "forced": "what this release runs whatever is asked for",
+}
 
 
 def _of_runs(query: Query, evidence: Evidence) -> Iterator[Finding]:

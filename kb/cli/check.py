@@ -107,3 +107,44 @@ def _workload(texts: list[str]) -> dict[str, object]:
     from recommend.query import pairs, value_of
 
     return {key: value_of(text) for key, text in pairs(texts, "--workload").items()}
+
+
+def question(text: str) -> Asked:
+    """The question in a line of ``check``'s own options, as a record's example holds it.
+
+    Raises KbctlError where the options are not those of ``check``.
+    """
+    import shlex
+
+    from kb.errors import KbctlError
+    from recommend.query import Asked
+
+    words = shlex.split(text)
+    command = words[words.index("--") + 1 :] if "--" in words else []
+    options = words[: len(words) - len(command) - bool("--" in words)]
+    if len(options) % 2:
+        raise KbctlError(f"an option without a value in {text!r}", tip="--gpu G --engine E --set key=value …")
+    fields: dict[str, object] = {"command": command}
+    for flag, value in zip(options[::2], options[1::2], strict=True):
+        name, many = _OPTIONS.get(flag, (None, False))
+        if name is None:
+            raise KbctlError(f"check has no option {flag!r}", where=text, tip=", ".join(_OPTIONS))
+        before = fields.get(name, ())
+        fields[name] = (*before, value) if many and isinstance(before, tuple) else value
+    fields["gpus"] = int(str(fields["gpus"])) if "gpus" in fields else None
+    fields["workload"] = _workload(list(fields.get("workload", ())))  # type: ignore[call-overload]
+    return Asked(**fields)  # type: ignore[arg-type]
+
+
+_OPTIONS = {
+    "--gpu": ("gpu", False),
+    "--gpus": ("gpus", False),
+    "--model": ("model", False),
+    "--quantization": ("quantization", False),
+    "--engine": ("engine", False),
+    "--set": ("settings", True),
+    "--env": ("environment", True),
+    "--with": ("dependencies", True),
+    "--role": ("roles", True),
+    "--workload": ("workload", True),
+}

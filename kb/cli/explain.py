@@ -1,9 +1,167 @@
-"""Commands of kb.cli.explain (being built)."""
+"""``kbctl explain``: everything behind a record, a run, a signature, or a verdict.
+
+Owns how an id is found. What belongs to an explanation lives in ``recommend.explain``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
+
+from kb.cli import check
+from kb.cli.options import AsJson, RecordDirs, StorePath, print_json
+
+Name = Annotated[
+    str | None,
+    typer.Argument(help="A record, an alias such as flashinfer#2045, a run, a gate, or a signature."),
+]
+WhyNot = Annotated[
+    str | None, typer.Option("--why-not", help="role=kernel: what speaks against it in this question.")
+]
 
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
+    app.command()(explain)
+
+
+def explain(
+    name: Name = None,
+    why_not: WhyNot = None,
+    gpu: check.Gpu = None,
+    gpus: check.Gpus = None,
+    model: check.ModelName = None,
+    quantization: check.Quantization = None,
+    engine: check.Engine = None,
+    settings: check.Set = None,
+    environment: check.Env = None,
+    dependencies: check.With = None,
+    roles: check.Role = None,
+    records: RecordDirs = None,
+    store: StorePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show everything behind a record, a run, a gate or a signature; or why not a kernel (--why-not)."""
+    from kb.errors import KbctlError
+
+    if why_not:
+        from recommend.query import Asked
+
+        asked = Asked(
+            gpu=gpu,
+            gpus=gpus,
+            model=model,
+            quantization=quantization,
+            engine=engine,
+            settings=settings or (),
+            environment=environment or (),
+            dependencies=dependencies or (),
+            roles=roles or (),
+        )
+        _why_not(asked, why_not, store, records or [], as_json=as_json)
+        return
+    if not name:
+        raise KbctlError("explain what?", tip="kbctl explain ID, or --gpu G --why-not moe=trtllm-gen")
+    from kb.knowledge import load
+
+    told = _record(load(records or ()).records, name) or _run(name, store) or _gate(name) or _nothing(name)
+    if as_json:
+        print_json(told[0])
+    else:
+        typer.echo("\n".join(told[1]))
+
+
+Told = tuple[Mapping[str, Any], list[str]]
+
+
+def _record(records: tuple[Mapping[str, Any], ...], name: str) -> Told | None:
+    from kb.knowledge import prose_of
+    from recommend import explain as explaining
+
+    found = explaining.records_citing(records, name)
+    record = explaining.find_record(records, name) or (found[0] if len(found) == 1 else None)
+    if record:
+        prose = prose_of(record)
+        return explaining.record_json(record, prose), list(explaining.record_lines(record, prose))
+    if not found:
+        return None
+    rows = [{"record": one["id"], "title": one["title"]} for one in found]
+    lines = [*_meaning(name), f"{len(found)} records rest on or show as {name}:"]
+    lines += [f"  {one['record']}: {one['title']}" for one in rows]
+    return {"schema": "kbctl.explain/1", "kind": "reference", "name": name, "records": rows}, lines
+
+
+def _meaning(name: str) -> list[str]:
+    from kb import symptoms
+
+    symptom = symptoms.table().named(name)
+    if symptom is None:
+        return []
+    return [line for line in (symptom.meaning, symptom.advice) if line] + [""]
+
+
+def _run(name: str, store: Path | None) -> Told | None:
+    from kb import snapshot
+    from kb.evidence import default_store
+    from recommend import explain as explaining
+
+    run = snapshot.run_detail(store or default_store(), name)
+    if run is None:
+        return None
+    return {"schema": "kbctl.explain/1", "kind": "run", **run}, list(explaining.run_lines(run))
+
+
+def _gate(name: str) -> Told | None:
+    from dataclasses import asdict
+
+    from kb.vocab import gates
+
+    gate = gates.gate(name)
+    if gate is None:
+        return None
+    lines = [
+        f"{gate.id}: {gate.topic} gate of {gate.engine} {', '.join(gate.versions)}",
+        f"  read in   {gate.file} ({gate.symbol})",
+        f"  when      {gate.condition}",
+        f"  then      {gate.decision}",
+    ]
+    lines += [f"  else      {gate.otherwise}"] if gate.otherwise else []
+    lines += [f"  note      {gate.note}"] if gate.note else []
+    return {"schema": "kbctl.explain/1", "kind": "gate", **asdict(gate)}, lines
+
+
+def _nothing(name: str) -> Told:
+    import difflib
+
+    from kb.errors import KbctlError
+    from kb.knowledge import load
+
+    near = difflib.get_close_matches(name, [record["id"] for record in load().records], n=3, cutoff=0.4)
+    tip = (
+        f"did you mean {', '.join(near)}?" if near else "kbctl records list and kbctl runs show what there is"
+    )
+    raise KbctlError("no record, run, gate or signature of that name", where=name, tip=tip)
+
+
+def _why_not(asked: Any, text: str, store: Path | None, records: list[Path], *, as_json: bool) -> None:
+    from kb.evidence import gather
+    from kb.vocab.engines import role_names
+    from recommend import explain as explaining
+    from recommend.query import ask, kernel_named, pairs
+    from recommend.render.verdict import finding_json
+
+    query = ask(check.on_this_machine(asked))
+    ((role, label),) = pairs([text], "--why-not").items()
+    one = role_names(role)[0]
+    kernel = kernel_named(query, one, label)
+    verdict = explaining.why_not(query, one, kernel, gather(query, store, records))
+    if as_json:
+        found = [finding_json(one) for one in verdict.findings]
+        print_json(
+            {"schema": "kbctl.explain/1", "kind": "why-not", "role": one, "kernel": kernel, "findings": found}
+        )
+        return
+    typer.echo("\n".join(explaining.why_not_lines(one, kernel, verdict)))

@@ -30,6 +30,7 @@ def as_json(query: Query, verdict: Verdict) -> Json:
         "missing": list(verdict.missing),
         "assumed": dict(verdict.assumed),
         "findings": [finding_json(found) for found in verdict.findings],
+        "advice": [dict(one) for one in verdict.advice],
         "unknown_flags": [flag_json(one) for one in query.unknown_flags],
         "unknown": list(verdict.unknown),
         "resolved": {
@@ -109,6 +110,7 @@ def as_text(query: Query, verdict: Verdict) -> str:
         lines += ["", *finding_lines(found)]
     lines += _more("also", bad[_SHOWN:])
     lines += _more("for it", good)
+    lines += _advice(verdict)
     lines += ["", *context_lines(query, verdict)]
     return "\n".join(lines).rstrip()
 
@@ -194,6 +196,16 @@ def _more(label: str, found: Sequence[Finding]) -> list[str]:
     ]
     rest = len(found) - len(texts)
     return ["", *rows(label, texts + ([f"and {rest} more (--json)"] if rest > 0 else []))]
+
+
+def _advice(verdict: Verdict) -> list[str]:
+    if verdict.verdict == "unknown" or not verdict.advice:
+        return []
+    texts = [
+        f"{one['title']} ({one['record']}): depends on {', '.join(one['if'])}" for one in verdict.advice[:4]
+    ]
+    rest = len(verdict.advice) - len(texts)
+    return ["", *rows("also know", texts + ([f"and {rest} more (--json)"] if rest > 0 else []))]
 
 
 def context_lines(query: Query, verdict: Verdict) -> Iterator[str]:
