@@ -199,6 +199,7 @@ def _model(facts: Mapping[str, Any]) -> Model:
 
 def _extra(facts: Mapping[str, Any], verdict: Verdict, chosen: Choices) -> dict[str, Any]:
     kept = {key: _plain(value) for key, value in facts.items() if key not in OWN_FIELDS}
+    kept |= {"gpu_as_printed": facts["gpu"]} if facts.get("gpu") else {}
     return {
         "facts": {**kept, **(facts.get("engine_config") or {})},
         "choices": chosen.told,

@@ -46,6 +46,8 @@ def resolve(  # noqa: PLR0913, PLR0917 - one question has as many sides
             continue
         for role, kernel in kernels_of(event, engine, version, hardware.arch).items():
             _note(chosen, event, role, kernel)
+            if kernel is None:
+                continue
             lines.setdefault(role, (event.line, event.text))
             is_sure = event.values.get("version") is not None or event.values.get("how") == "fallback"
             if is_sure or role not in chosen.resolved or event.values.get("how") == "auto":
@@ -63,18 +65,17 @@ def resolve(  # noqa: PLR0913, PLR0917 - one question has as many sides
     return chosen
 
 
-def kernels_of(event: Event, engine: str, version: str | None, arch: str | None) -> dict[str, str]:
-    """Role to kernel of one choice line; empty where the label is unknown."""
+def kernels_of(event: Event, engine: str, version: str | None, arch: str | None) -> dict[str, str | None]:
+    """Role to kernel of one choice line; None where the label does not tell which kernel runs."""
     label, role = event.values.get("label"), event.values.get("role", "")
     if not label:
         return {}
     generation = event.values.get("version")
     roles = roles_of_label(label) if role == "gemm" else role_names(role)
-    found = {one: kernel_of_label(engine, one, label, arch, generation or version) for one in roles}
-    return {one: kernel for one, kernel in found.items() if kernel}
+    return {one: kernel_of_label(engine, one, label, arch, generation or version) for one in roles}
 
 
-def _note(chosen: Choices, event: Event, role: str, kernel: str) -> None:
+def _note(chosen: Choices, event: Event, role: str, kernel: str | None) -> None:
     told = {
         "role": role,
         "kernel": kernel,

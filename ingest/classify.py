@@ -21,7 +21,8 @@ from kb.symptoms import Match, fill, table
 SECONDARY = frozenset(
     {"nccl-timeout", "nccl-error", "watchdog-timeout", "load-imbalance", "health-timeout", "launch-failed"}
 )
-VAGUE = frozenset({"unknown-model-error", "jit-failed", "missing-module", "segfault"})
+VAGUE = frozenset({"unknown-model-error", "jit-failed", "missing-module"})
+LAST_WORDS = frozenset({"segfault"})
 POST_MORTEM = frozenset({"engine-dead", "child-killed"})
 TRIVIAL = ("KeyError", "StopIteration", "AttributeError", "AssertionError", "IndexError")
 MAX_WARNINGS = 40
@@ -175,11 +176,12 @@ def _first_cause(start: Start, chains: Sequence[_Chain]) -> Finding | None:
     """The earliest known cause that is no consequence of another; then any; then the first unknown error."""
     death = _death_line(start)
     known = [one.cause for one in chains if _kind(one.cause) == "cause"]
-    plain = [one for one in known if _name(one) not in SECONDARY]
+    plain = [one for one in known if _name(one) not in SECONDARY | LAST_WORDS]
     specific = [one for one in plain if _name(one) not in VAGUE]
     unknown = [one.cause for one in chains if _kind(one.cause) == "unknown"]
     exceptions = [one for one in unknown if one.is_exception and (death is None or one.line <= death)]
-    for group in (specific, plain, exceptions, known):
+    secondary = [one for one in known if _name(one) not in LAST_WORDS]
+    for group in (specific, plain, exceptions, secondary, known):
         if group:
             return group[0]
     before = [one for one in unknown if death is None or one.line <= death]

@@ -100,12 +100,12 @@ class Bulk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grammar:
-    """How one engine's logs read: its rules, its bulk lines, and a reader of values over several lines."""
+    """How one engine's logs read: its rules, its bulk lines, and readers of what spans several lines."""
 
     engine: str
     rules: Sequence[Rule]
     bulk: Sequence[Bulk] = ()
-    reader: Callable[[], Reader] | None = None
+    readers: Sequence[Callable[[], Reader]] = ()
 
 
 def apply(rules: Sequence[Rule], text: str) -> list[tuple[str, Values]]:

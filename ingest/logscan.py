@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from ingest import prefixes
 from ingest.events import Bulk, Event, Grammar, apply
+from ingest.inlog import BenchmarkTable
 from ingest.logline import Line, split
 from ingest.sources import Source
 from ingest.tracebacks import Finding, Tracebacks
@@ -61,7 +62,7 @@ class _Scanner:
         self._source, self._grammar = source, grammar
         self._wrappers = source.wrappers
         self._errors = Tracebacks(table())
-        self._reader = grammar.reader() if grammar.reader is not None else None
+        self._readers = [BenchmarkTable(), *(one() for one in grammar.readers)]
         self._dull: dict[bytes, bool] = {}
         self._alike: Counter[tuple[str, bytes]] = Counter()
         self._samples: list[Event] = []
@@ -97,7 +98,7 @@ class _Scanner:
         for number, raw in rest:
             shape = raw.translate(None, DIGITS)
             known = dull.get(shape)
-            if known is not None and not errors.is_open and not (self._reader and self._reader.active):
+            if known is not None and not errors.is_open and not any(one.active for one in self._readers):
                 self.result.understood += known
                 self.result.unknown += not known
                 continue
@@ -132,8 +133,8 @@ class _Scanner:
             self.result.last = line
         in_error = self._errors.is_open
         told = [] if in_error and line.text[:1] in " \t" else apply(self._grammar.rules, line.text)
-        if self._reader is not None:
-            told += self._reader.feed(line)
+        for reader in self._readers:
+            told += reader.feed(line)
         for kind, values in told:
             self._keep(Event(kind, line.number, line.process, values, line.text, line.time), shape)
         return self._errors.feed(line) or bool(told) or in_error

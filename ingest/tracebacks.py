@@ -41,7 +41,8 @@ class Finding:
     """An error as the log shows it.
 
     ``chain`` is a number that the blocks of one exception chain share (0: no traceback), ``block`` the
-    place in that chain. ``more`` are the lines of the message after its first. ``count`` and ``last`` tell repeats.
+    place in that chain. ``more`` are the lines of the message after its first. ``count`` and ``last``
+    tell repeats.
     """
 
     line: int
@@ -187,9 +188,12 @@ class Tracebacks:
     def _alone(self, key: tuple[str, bool], line: Line) -> bool:
         text = line.text
         is_exception = EXCEPTION.match(text) is not None
-        is_error = line.level == "error" or (
+        is_error = line.level == "error" or bool(
             line.level is None
-            and (is_exception or (text[:1] not in " \t|" and ERRORISH.search(text) is not None))
+            and (
+                is_exception
+                or ((text[:1] not in " \t|" or text.startswith("  what():")) and ERRORISH.search(text))
+            )
         )
         found = self._table.match(text, is_error=is_error)
         if found is not None and found.symptom.kind == "noise":

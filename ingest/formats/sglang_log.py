@@ -169,7 +169,7 @@ RULES = (
     step(
         "Load weight end", "kv_cache", 30, r"type=(?P<architecture>\w+).*?mem usage=(?P<weights_gib>[\d.]+)"
     ),
-    step("is allocated.", "kv_cache", 31, r"#tokens: (?P<kv_tokens>\d+)"),
+    step("is allocated.", "warmup", 32, r"#tokens: (?P<kv_tokens>\d+)"),
     step("Post-capture KV sizing", "kv_cache", 31, r"#tokens: (?P<kv_tokens>\d+)"),
     step("Memory pool end", "warmup", 35, r"avail mem=(?P<memory_after_pool_gib>[\d.]+)"),
     step("DeepGEMM JIT", "jit", 36),

@@ -1,0 +1,72 @@
+"""Ollama server logs: its own structured lines around a llama.cpp runner.
+
+Owns what Ollama prints; the runner's lines are read as llama.cpp prints them. Must not decide how a run
+ended.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ingest.assemble import read_log
+from ingest.events import Bulk, Grammar, rule, step
+from ingest.formats import Format
+from ingest.formats.llama_server_log import RULES as RUNNER_RULES
+from ingest.formats.llama_server_log import Timings
+from ingest.serverlog import marks
+from ingest.sources import Source
+from kb.model import Reading
+
+_STARTING = frozenset({"build: ", "build_info: ", "build info"})
+
+RULES = (
+    rule("server config", "start", r"server config"),
+    rule("Listening on", "facts", r"Listening on \S+:(?P<port>\d+) \(version (?P<engine_version>[\w.+-]+)\)"),
+    rule(
+        "inference compute",
+        "facts",
+        r"compute=(?P<arch>[\w.]+) .*?description=\"?(?P<gpu>[^\"]+?)\"? (?:libdirs|driver|type)",
+    ),
+    rule(
+        "inference compute",
+        "facts",
+        r"library=\w+ .*?compute=(?P<arch>[\w.]+).*? name=\"(?P<gpu>[^\"]+)\" "
+        r"total=\"(?P<memory_gib>[\d.]+) GiB",
+    ),
+    rule("inference compute", "facts", r"driver=(?P<cuda>[\d.]+)"),
+    step("starting llama server", "load", 20, r"--model (?P<model>\S+)"),
+    step("starting runner", "load", 20, r"--model (?P<model>\S+)"),
+    step("waiting for llama runner to start", "load", 21),
+    rule("llama runner started", "ready"),
+    rule("[GIN]", "served", r"\| 200 \|.*POST"),
+    *(one for one in RUNNER_RULES if one.literal not in _STARTING),
+)
+
+GRAMMAR = Grammar(
+    engine="ollama",
+    rules=RULES,
+    readers=(Timings,),
+    bulk=(Bulk(marker=b"[GIN]", busy=b"POST"),),
+)
+
+
+def sniff(source: Source) -> float:
+    """By its structured lines and its web framework's access log."""
+    head = source.head
+    if re.search(r"^time=\S+ level=\w+ source=\S+ msg=", head, re.MULTILINE):
+        return 0.96 if re.search(r"ollama|llama runner|inference compute|runner\.go|OLLAMA_", head) else 0.6
+    return marks(head, sure=("OLLAMA_HOST", "ollama serve"), likely=("[GIN] ",))
+
+
+def read(source: Source) -> Reading:
+    """One experiment per server start."""
+    return read_log(source, GRAMMAR, "ollama_server_log")
+
+
+FORMAT = Format(
+    name="ollama_server_log",
+    kind="server_log",
+    sniff=sniff,
+    read=read,
+    docs="Ollama server logs with the llama.cpp runner's lines inside.",
+)

@@ -1,0 +1,134 @@
+"""TensorRT-LLM logs (trtllm-serve, trtllm-bench): old and new logger, MPI ranks, C++ lines.
+
+Owns what TensorRT-LLM prints. Must not decide how a run ended (ingest.classify does).
+"""
+
+from __future__ import annotations
+
+import re
+
+from ingest.assemble import read_log
+from ingest.events import Bulk, Grammar, Values, number, rule, step
+from ingest.formats import Format
+from ingest.pyrepr import parse_mapping
+from ingest.serverlog import ACCESS, COMMON_RULES, marks
+from ingest.sources import Source
+from kb.model import Reading
+
+
+def _arguments(found: re.Match[str]) -> Values | None:
+    settings = parse_mapping(found["dump"])
+    return {"settings": settings, "model": settings.get("model")} if settings else None
+
+
+def iteration(text: str) -> Values | None:
+    """One line of the iteration log: tokens generated over the step's time."""
+    tokens = re.search(r"'num_generation_tokens': (\d+)", text)
+    step_ms = re.search(r"(?:host_step_time|elapsed_time) = ([\d.]+)(ms|s)\b", text)
+    running = re.search(r"num_scheduled_requests: (\d+)", text)
+    if tokens is None or step_ms is None:
+        return None
+    seconds = float(step_ms[1]) / (1000 if step_ms[2] == "ms" else 1)
+    if seconds <= 0:
+        return None
+    load = number(running[1]) if running else None
+    return {
+        "metrics": {"output_tok_s": round(int(tokens[1]) / seconds, 3)},
+        "workload": {} if load is None else {"concurrency": load},
+    }
+
+
+RULES = (
+    rule(
+        "TensorRT-LLM version: ", "start", r"\[TensorRT-LLM\] TensorRT-LLM version: (?P<engine_version>\S+)"
+    ),
+    rule("TensorRT LLM version: ", "start", r"TensorRT LLM version: (?P<engine_version>\S+)"),
+    rule("Starting LLM args validation", "start"),
+    rule("LLM Args", "facts", r"LLM Args:?\s*(?P<dump>\w*\(.*)", _arguments),
+    rule("Model:\t", "facts", r"^Model:\s+(?P<model>\S+)"),
+    rule("KV Cache Dtype:", "facts", r"^KV Cache Dtype:\s+(?P<kv_dtype>\S+)"),
+    rule("Quantization:", "facts", r"^Quantization:\s+(?P<quantization>\S+)"),
+    rule("TP Size:", "facts", r"^TP Size:\s+(?P<world_size>\d+)"),
+    rule(
+        "attention backend",
+        "choice",
+        r"(?:Using|using) (?P<label>\w+) attention backend",
+        role="attention",
+        how="runs",
+    ),
+    rule(
+        "MoE",
+        "choice",
+        r"(?:Using|using|selected|resolved to) (?P<label>\w+) (?:MoE|moe)(?: backend)?\b",
+        role="moe",
+        how="runs",
+    ),
+    rule(
+        "MoEResolutionReport",
+        "choice",
+        r"MoEResolutionReport.*?(?:selected|resolved)=?'?(?P<label>\w+)",
+        role="moe",
+        how="runs",
+    ),
+    step("Using LLM with", "init", 10),
+    step("Initializing Executor", "init", 10),
+    step("Initializing MPI", "init", 11),
+    step("world size", "init", 12),
+    step("Prefetching ", "load", 20, r"Prefetching [\d.]+GB checkpoint"),
+    step("Loading weights", "load", 21),
+    step("safetensors", "load", 21, r"Loading \S+\.safetensors"),
+    step("Loaded engine size", "load", 22, r"Loaded engine size: (?P<engine_mib>\d+) MiB"),
+    step("for model weights", "load", 23, r"Use (?P<weights_gib>[\d.]+) GB for model weights"),
+    step(
+        "Peak memory during memory usage profiling",
+        "kv_cache",
+        30,
+        r"device total memory (?P<memory_gib>[\d.]+) GiB",
+    ),
+    step("Memory usage when calculating max tokens", "kv_cache", 30, r"total: (?P<memory_gib>[\d.]+) GiB"),
+    step("Max KV cache", "kv_cache", 31),
+    step(
+        "for max tokens in paged KV cache",
+        "kv_cache",
+        32,
+        r"Allocated (?P<kv_cache_gib>[\d.]+) GiB.*?\((?P<kv_tokens>\d+)\)",
+    ),
+    step("[Autotuner]", "warmup", 40),
+    step("CUDA graph instances", "capture", 50, pending="capture"),
+    step("CUDA graph warmup", "capture", 51, pending="capture"),
+    rule("Total GPU memory (GiB)", "facts", r"Total GPU memory \(GiB\): (?P<memory_gib>[\d.]+)"),
+    rule("Application startup complete", "ready"),
+    rule("Engine loaded and ready to serve", "ready"),
+    rule("Ready to start benchmark", "facts"),
+    rule("Starting benchmarking", "ready"),
+    *COMMON_RULES,
+)
+
+GRAMMAR = Grammar(
+    engine="tensorrt-llm",
+    rules=RULES,
+    bulk=(Bulk(marker=b"currank_total_requests = ", read=iteration), ACCESS),
+)
+
+
+def sniff(source: Source) -> float:
+    """By its two loggers and its banner."""
+    return marks(
+        source.head,
+        sure=("[TRT-LLM] [", "[TensorRT-LLM][", "[TensorRT-LLM] Tensor"),
+        likely=("trtllm-serve",),
+    )
+
+
+def read(source: Source) -> Reading:
+    """One experiment per server start."""
+    return read_log(source, GRAMMAR, "trtllm_server_log")
+
+
+FORMAT = Format(
+    name="trtllm_server_log",
+    kind="server_log",
+    sniff=sniff,
+    read=read,
+    docs="TensorRT-LLM logs: Python and C++ loggers, MPI ranks, KV cache sizing, iteration log.",
+)
