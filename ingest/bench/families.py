@@ -55,6 +55,12 @@ class Families:
             return
         self.understood += 1
         for stat, value in given.items():
+            if (
+                stat not in ("mean", "std")
+                and not _TIMES.search(quantity.name)
+                and "_per_user" not in quantity.name
+            ):
+                continue  # percentiles of a rate over intervals are no figure of the run
             self.metrics.setdefault(_name(quantity.name, stat), value * quantity.factor)
 
     def _add_length(self, key: str, given: Mapping[str, float]) -> None:

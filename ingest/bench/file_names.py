@@ -20,6 +20,7 @@ _NUMBERED = (
     (r"(?:np|prompts|n)(\d+)", "prompts"),
     (r"(?:bs|batch)(\d+)", "batch_size"),
 )
+_CLIENT = re.compile(r"(?:vllm|sglang|trtllm|tgi)[_-](?:bench|serve)\w*")
 _WIDTHS = re.compile(r"(tp|tep|dep|dp|ep|pp)(\d{1,3})$")
 
 
@@ -41,6 +42,7 @@ def hints(name: str) -> Hints:
     """Hints of a file name such as ``glm5_fp8_vllm_tp8_isl1024_osl128_conc16.json``."""
     told = Hints()
     stem = re.sub(r"\.(?:jsonl?|csv|txt|log|md|out|gz|zst)$", "", name.lower())
+    stem = _CLIENT.sub("", stem)
     for token in _TOKENS.split(stem):
         _token(told, token)
     return told
@@ -51,7 +53,7 @@ def _token(told: Hints, token: str) -> None:
     if width:
         _width(told.facts.settings, width[1], int(width[2]))
         return
-    if names.is_engine(token):
+    if names.known_engine(token):
         told.facts.engine = told.facts.engine or names.engine(token)
         return
     for pattern, key in _NUMBERED:

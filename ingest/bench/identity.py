@@ -145,6 +145,6 @@ def benchmark(source: Source, form: str, experiments: Iterable[Experiment], **fi
         path=str(source.path),
         format=form,
         experiments=tuple(experiments),
-        telemetry=None if rows is None else Telemetry(rows=rows),
+        telemetry=None if rows is None else Telemetry(rows=rows, extra={"lines": fields["lines"].total}),
         problems=problems,
     )

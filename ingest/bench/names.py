@@ -1,26 +1,22 @@
-"""The vocabulary as benchmarks need it: GPUs, models, engines, and settings under their common names.
+"""The vocabulary as benchmarks need it: GPUs, models, engines, and settings under the engine's own names.
 
-Owns the bridge to ``kb.vocab``. Must not hold knowledge of its own
-beyond spellings that only benchmark files use.
+Owns the bridge to ``kb.vocab``. Must not hold knowledge of its own beyond spellings of benchmark files.
 """
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from ingest.bench.quantities import labels
+from kb.vocab import options
+from kb.vocab.engines import ENGINES, canonical_dest, canonical_engine
 from kb.vocab.gpus import Gpu, arch_of, find_gpu
+from kb.vocab.models import ModelEntry, find_model, quantization_of
 
-_ENGINES: dict[str, str] = labels("engines")
-_DESTS: dict[str, dict[str, str]] = labels("dests")
-_QUANTIZATIONS = re.compile(
-    r"(?<![a-z0-9])(nvfp4|mxfp4|mxfp8|fp4|fp8|int4|int8|awq|gptq|bf16|fp16|w4a16|w8a8|w4a8|w4afp8)(?![a-z0-9])",
-    re.IGNORECASE,
-)
+_MORE_ENGINES: dict[str, str] = labels("engines")
 
 
 @lru_cache(maxsize=512)
@@ -36,52 +32,43 @@ def arch(printed: str) -> str | None:
 
 
 @lru_cache(maxsize=512)
-def model(printed: str | None) -> Any:
+def model(printed: str | None) -> ModelEntry | None:
     """The catalogued model of a printed name."""
-    told = getattr(_vocab("models"), "find_model", None)
-    return told(printed) if told and printed else None
+    return find_model(printed) if printed else None
 
 
 @lru_cache(maxsize=512)
 def quantization(text: str | None) -> str | None:
     """The weight quantization that a name tells (``…-NVFP4``, ``fp8``), canonical."""
-    if not text:
-        return None
-    known = getattr(_vocab("models"), "quantization_of", None)
-    told = known(text) if known else None
-    if told:
-        return str(told)
-    found = _QUANTIZATIONS.search(text.replace("_", " "))
-    return found[1].lower() if found else None
+    return quantization_of(text) if text else None
 
 
 @lru_cache(maxsize=512)
 def engine(printed: str | None) -> str | None:
     """The canonical engine of a printed name; an unknown one as printed; ``None`` for an empty one."""
-    if not printed or not printed.strip():
-        return None
-    text = printed.strip()
-    told = getattr(_vocab("engines"), "canonical_engine", None)
-    known = told(text) if told else None
-    if known:
-        return str(known)
-    word = text.lower().replace("_", "-")
-    return _ENGINES.get(word) or _ENGINES.get(re.split(r"[\s=:]", word)[0]) or text
+    text = (printed or "").strip()
+    return known_engine(text) or text or None
 
 
-def is_engine(printed: str) -> bool:
-    """Whether a text names an engine that is known."""
-    return printed.strip().lower() in _ENGINES
+def known_engine(text: str) -> str | None:
+    """The canonical engine of a name, or ``None`` where it names none."""
+    return canonical_engine(text) or _MORE_ENGINES.get(text.strip().lower().replace("_", "-"))
 
 
 def settings(engine_name: str | None, common: Mapping[str, Any]) -> dict[str, Any]:
     """Settings under the engine's own names; common names stay where the engine is unknown."""
-    own = _DESTS.get(engine_name or "", {})
-    return {own.get(key, key): value for key, value in common.items() if value is not None}
+    found: dict[str, Any] = {}
+    for key, value in common.items():
+        dest = canonical_dest(engine_name, key)
+        if value is not None:
+            found[dest] = value > 1 if dest.startswith("enable_") and isinstance(value, int) else value
+    return found
 
 
-def _vocab(name: str) -> Any:
-    try:
-        return importlib.import_module(f"kb.vocab.{name}")
-    except ImportError:
-        return None
+@lru_cache(maxsize=1024)
+def is_option(label: str) -> bool:
+    """Whether some engine has a launch option of this name."""
+    key = label.strip().replace("-", "_").lower()
+    return bool(re.fullmatch(r"[a-z][a-z0-9_]{3,60}", key)) and any(
+        options.option(name, None, key) for name in ENGINES
+    )

@@ -42,10 +42,16 @@ _OUTPUT = re.compile(
 _TOTAL = re.compile(r"\b(?:total|overall|combined|input output|in out)\b")
 _PER_GPU = re.compile(r"\b(?:per )?(?:gpu|gpus|device|chip|card|accelerator)\b")
 _PER_USER = re.compile(r"\b(?:per )?(?:user|users|request|req|stream|seq|sequence|slot|client|session)\b")
-_COUNT_PATTERNS = tuple((name, re.compile("|".join(any_of))) for name, any_of in _LABELS["counts"].items())
-_LATENCY_PATTERNS = tuple(
+Patterns = tuple[tuple[str, re.Pattern[str]], ...]
+_COUNT_PATTERNS: Patterns = tuple(
+    (name, re.compile("|".join(any_of))) for name, any_of in _LABELS["counts"].items()
+)
+_LATENCY_PATTERNS: Patterns = tuple(
     (name, re.compile("|".join(any_of))) for name, any_of in _LABELS["latencies"].items()
 )
+_TOKEN_LATENCIES = _LATENCY_PATTERNS[
+    : next(i for i, (name, _) in enumerate(_LATENCY_PATTERNS) if name == "queue_ms")
+]
 
 
 def labels(group: str) -> dict[str, Any]:
@@ -72,7 +78,9 @@ def understand(label: str) -> Quantity | None:
     words = words_of(label)
     if not words or len(words) > 120:
         return None
-    return _rate(words) or _latency(words) or _count(words, label)
+    if "throughput" not in words and (found := _latency(words, _TOKEN_LATENCIES)):
+        return found  # before rates: "time per output token (s/token)" holds the words of one
+    return _rate(words) or _latency(words, _LATENCY_PATTERNS) or _count(words, label)
 
 
 def _statistic(words: str) -> tuple[str | None, str]:
@@ -97,12 +105,12 @@ def _without(words: str, found: re.Match[str]) -> str:
     return re.sub(r"\s+", " ", words[: found.start()] + " " + words[found.end() :]).strip()
 
 
-def _latency(words: str) -> Quantity | None:
+def _latency(words: str, patterns: Patterns) -> Quantity | None:
     statistic, rest = _statistic(words)
-    for name, pattern in _LATENCY_PATTERNS:
+    for name, pattern in patterns:
         found = pattern.search(rest)
         if found:
-            factor = _time_factor(_without(rest, found) if name != "tpot_ms" else rest)
+            factor = _time_factor(_without(rest, found) if name not in ("tpot_ms", "ntpot_ms") else rest)
             return Quantity(
                 f"{name}_{statistic or 'mean'}",
                 1e3 if factor is None else factor,

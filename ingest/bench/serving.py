@@ -253,5 +253,5 @@ def engines_named(block_list: Iterable[Block]) -> Iterator[str]:
     """Engines that the tables' ``Backend`` rows prove."""
     for block in block_list:
         engine = own_engine(block.rows.get("Backend"))
-        if engine and names.is_engine(engine):
+        if engine and names.known_engine(engine):
             yield engine

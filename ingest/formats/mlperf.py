@@ -1,4 +1,4 @@
-"""MLPerf Inference logs: the summary, the detail log, and the system description.
+"""MLPerf Inference logs: the summary and the detail log.
 
 Owns their keys. Latencies are nanoseconds; tokens per second count output tokens. Must not read tables.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ingest.bench import cells, jsontext
+from ingest.bench import cells
 from ingest.bench.identity import Facts, benchmark, experiment
 from ingest.bench.quantities import understand
 from ingest.formats import Format, Unreadable
@@ -176,56 +176,13 @@ def _detail_metrics(values: Mapping[str, Any]) -> dict[str, float | None]:
     return metrics
 
 
-def _sniff_system(source: Source) -> float:
-    if not jsontext.looks_like_json(source.head):
-        return 0.0
-    keys = jsontext.keys_in(source.head)
-    return 0.96 if {"accelerator_model_name", "accelerators_per_node", "system_name"} <= keys else 0.0
-
-
-def _read_system(source: Source) -> Reading:
-    system = jsontext.load(source)
-    told = system.first
-    if not isinstance(told, Mapping):
-        raise Unreadable("the system description is not a JSON object")
-    facts = system_facts(told)
-    return benchmark(
-        source,
-        "mlperf_system",
-        [experiment(facts, [])],
-        kind="config",
-        tool=_TOOL,
-        problems=system.problems,
-        extra={key: value for key, value in told.items() if value not in ("", None, "N/A", "undefined")},
-    )
-
-
-def system_facts(told: Mapping[str, Any]) -> Facts:
-    """Facts of a description whose software stands in free text ("TensorRT 10.14, CUDA 13.1")."""
-    stack = f"{told.get('framework') or ''}, {told.get('other_software_stack') or ''}"
-    per_node, nodes = (cells.number(told.get(key)) for key in ("accelerators_per_node", "number_of_nodes"))
-    engine, version = engine_in(stack)
-    cuda, driver = (
-        re.search(r"CUDA (\d+\.\d+)", stack),
-        re.search(r"Driver (?:Version )?(\d{3}\.[\d.]+\d)", stack),
-    )
-    return Facts(
-        gpu=str(told.get("accelerator_model_name") or "") or None,
-        gpu_count=int(per_node * (nodes or 1)) if per_node else None,
-        engine=engine,
-        engine_version=version,
-        cuda=cuda[1] if cuda else None,
-        driver=driver[1] if driver else None,
-    )
-
-
 def engine_in(stack: str) -> tuple[str | None, str | None]:
-    """The serving engine that a free text names, with its version: (name, version)."""
+    """(name, version) of the one serving engine that a free text names; of several, none is told."""
+    named = []
     for pattern, name in ((r"vLLM", "vllm"), (r"SGLang", "sglang"), (r"TensorRT[- ]LLM", "tensorrt-llm")):
         found = re.search(pattern + r"(?:[ :=v]+(\d+\.\d+[\w.+-]*))?", stack, re.IGNORECASE)
-        if found:
-            return name, found[1]
-    return None, None
+        named += [(name, found[1])] if found else []
+    return named[0] if len(named) == 1 else (None, None)
 
 
 FORMATS = [
@@ -249,16 +206,6 @@ FORMATS = [
             "`mlperf_log_detail.txt` (`:::MLLOG` lines): results and effective settings. Errors that "
             "LoadGen logged are listed. `result_token_throughput` is ignored: it is not a rate of the "
             "run."
-        ),
-    ),
-    Format(
-        name="mlperf_system",
-        kind="config",
-        sniff=_sniff_system,
-        read=_read_system,
-        docs=(
-            "The system description of an MLPerf submission: accelerator, count, and what its free text "
-            "says of engine, CUDA and driver."
         ),
     ),
 ]

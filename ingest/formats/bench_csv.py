@@ -1,0 +1,139 @@
+"""People's own result tables as CSV: columns are recognised by their labels and units.
+
+Owns what makes a delimited file a table of results. Must not read GPU traces, which have no throughput.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ingest.bench import file_names, names, placeholders, serving, tables
+from ingest.bench.identity import Facts, benchmark, grouped
+from ingest.bench.quantities import understand
+from ingest.bench.rows import Row, Units, place, read_row
+from ingest.formats import Format, Unreadable
+from ingest.sources import Source
+from kb.model import LineCount, Measurement, Problem, Reading
+
+_CLIENT = "table"
+RESULT_PREFIXES = (
+    "ttft",
+    "tpot",
+    "itl",
+    "e2e",
+    "output_tok_s",
+    "input_tok_s",
+    "total_tok_s",
+    "tok_s",
+    "request_s",
+)
+
+
+def results_in(header: Iterable[str]) -> int:
+    """How many labels name a result: a latency or a throughput."""
+    found = (understand(label) for label in header)
+    return len({one.name for one in found if one and one.name.startswith(RESULT_PREFIXES)})
+
+
+def _sniff(source: Source) -> float:
+    head = source.head.lstrip("\ufeff")
+    first = head.split("\n", 1)[0]
+    if not first or first[0] in "{[#|=" or len(first) > 4000:
+        return 0.0
+    if not any(mark in first for mark in ",;\t"):
+        return 0.0
+    header = tables.delimited(first)[0]
+    results = results_in(header)
+    if len(header) < 3 or not results or _is_prose(header):
+        return 0.0
+    placed = sum(place(label) is not None for label in header)
+    return 0.6 if results + placed >= 2 and results else 0.0
+
+
+def _is_prose(header: Sequence[str]) -> bool:
+    return any(len(cell) > 60 for cell in header) or not any(cell.strip() for cell in header)
+
+
+def _read(source: Source) -> Reading:
+    rows = [(i, row) for i, row in enumerate(tables.delimited(source.text.lstrip("\ufeff")), 1)]
+    full = [(i, row) for i, row in rows if any(cell.strip() for cell in row)]
+    table = tables.Table(full[0][1], full[0][0], rows=full[1:])
+    reason = placeholders.reason(cell for _, row in table.rows[:50] for cell in row)
+    if reason:
+        raise Unreadable(reason)
+    records = list(table.records())
+    units = Units.of(row for _, row in records)
+    told = file_names.hints(source.name)
+    pairs = [_row(line, row, units, told) for line, row in records]
+    kept = [pair for pair in pairs if pair[1].metrics]
+    dropped = [
+        Problem(line=pair[1].line, what="no result in this row") for pair in pairs if not pair[1].metrics
+    ]
+    return benchmark(
+        source,
+        "bench_csv",
+        grouped(kept),
+        problems=[*_ragged(table), *dropped[:20]],
+        lines=LineCount(total=len(rows), understood=len(kept) + 1, unknown=len(dropped)),
+        rows=len(records),
+        extra=_notes(table, units) | told.as_extra(),
+    )
+
+
+def _row(
+    line: int, row: Mapping[str, Any], units: Units, told: file_names.Hints
+) -> tuple[Facts, Measurement]:
+    found = read_row(row, units, told.facts)
+    take_options(found)
+    point = serving.complete(found.measurement(_CLIENT, line))
+    return found.facts, point
+
+
+def take_options(found: Row) -> None:
+    """Cells that no rule placed but whose label is an engine's option are settings."""
+    for label, raw in list(found.rest.items()):
+        if names.is_option(label):
+            found.facts.settings.setdefault(label.strip().replace("-", "_"), _typed(raw))
+            found.rest.pop(label)
+
+
+def _typed(raw: Any) -> Any:
+    text = str(raw).strip()
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def _ragged(table: tables.Table) -> Iterable[Problem]:
+    """Rows longer or shorter than the header: said once, at the first one."""
+    wide = len(table.header)
+    odd = [line for line, row in table.rows if len(row) != wide]
+    if odd:
+        yield Problem(line=odd[0], what=f"{len(odd)} rows have not the header's {wide} cells")
+
+
+def _notes(table: tables.Table, units: Units) -> dict[str, Any]:
+    unnamed = [
+        label for label in table.header if not (understand(label) or place(label) or names.is_option(label))
+    ]
+    notes: dict[str, Any] = {"columns": table.header}
+    notes |= {"units": units.notes} if units.notes else {}
+    return notes | ({"columns_not_read": [one for one in unnamed if one.strip()]} if unnamed else {})
+
+
+FORMAT = Format(
+    name="bench_csv",
+    kind="benchmark",
+    sniff=_sniff,
+    read=_read,
+    docs=(
+        "Any delimited table of results (comma, semicolon, tab; BOM and UTF-16 are fine): columns are "
+        "recognised by label and unit, so that vLLM sweep summaries, copies of printed tables and "
+        "people's own columns are read alike. Each row is a point; rows that name hardware, model or "
+        "engine are grouped by them; columns named as an engine option are settings. A throughput that "
+        "does not say which tokens it counts is settled by arithmetic where lengths, batch and time allow "
+        "it. Rows whose results are empty (a failed run) are kept if they count requests, and otherwise "
+        "listed."
+    ),
+)
