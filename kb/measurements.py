@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from kb.knowledge import shipped_folder
+from kb.vocab.gpus import Gpu
+from kb.vocab.models import ModelEntry
 
 ENGINES = {"trtllm": "tensorrt-llm"}
 GPUS = {
@@ -208,6 +210,44 @@ def writeups() -> tuple[Mapping[str, Any], ...]:
         return ()
     content = json.loads(path.read_text(encoding="utf-8"))
     return tuple(content["points"] if isinstance(content, dict) else content)
+
+
+def fitted_model(store: Path | None = None) -> Mapping[str, Any] | None:
+    """The regression: the user's own beside the store (``kbctl fit``), else the one that ships."""
+    for path in (own_model_path(store), folder() / "model.json"):
+        if path is not None and path.is_file():
+            content: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return content
+    return None
+
+
+def own_model_path(store: Path | None) -> Path | None:
+    """Where ``kbctl fit`` leaves the model of a store."""
+    return store.with_name(store.name + ".model.json") if store is not None else None
+
+
+def known_about(gpu: Gpu | None, entry: ModelEntry | None, store: Path | None) -> dict[str, Any]:
+    """What ships about one GPU and model: fitted model, serving points, kernel times, write-ups, steps."""
+    names = [] if entry is None else [one.rpartition("/")[2] for one in (entry.id, *entry.hub_ids)]
+    shape = (
+        (entry.hidden, entry.expert_intermediate, entry.top_k, entry.experts)
+        if entry and entry.experts
+        else None
+    )
+    return {
+        "model": fitted_model(store),
+        "serving": tuple(serving(names)) if names else (),
+        "kernels": moe_kernels(gpu.name, *shape) if gpu and shape else (),
+        "writeups": writeups(),
+        "interventions": _vocabulary("interventions.json"),
+        "proofs": _vocabulary("proofs.json"),
+    }
+
+
+def _vocabulary(name: str) -> Mapping[str, Any]:
+    path = Path(__file__).with_name("vocab") / name
+    content: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
 
 
 def sources() -> Mapping[str, Mapping[str, str]]:

@@ -5,6 +5,7 @@ Owns the shape that ``recommend --json`` prints (schema ``kbctl.recommend/1``). 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -148,7 +149,7 @@ def _expected(one: Expected) -> Json:
         "metric": one.metric,
         "value": significant(one.value),
         "low": significant(one.low),
-        "high": significant(one.high),
+        "high": None if math.isinf(one.high) else significant(one.high),
         "level": one.level,
         "basis": one.basis,
         "evidence": list(one.evidence),
@@ -158,7 +159,7 @@ def _expected(one: Expected) -> Json:
 
 def significant(value: float, digits: int = 3) -> float:
     """A number cut to the digits that its interval can carry."""
-    return float(f"{value:.{digits}g}")
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else value
 
 
 def _avoided(one: Avoided) -> Json:

@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 from kb.model import Tried
-from kb.vocab import gpus, models
 from recommend import candidates, own
 from recommend.advice import Avoided, Expected, Pick, Reason
-from recommend.expect import Known
-from recommend.explore import DOUBTFUL, Explored, about_role, word_of
+from recommend.expect import Known, writeups_on
+from recommend.explore import DOUBTFUL, Explored, word_of
 from recommend.question import Query
 from recommend.render.verdict import finding_json
 from recommend.veto import Evidence, Finding, judge
+from recommend.weigh import about
 
 Json = Mapping[str, Any]
 FP8_KV = {"sglang": "fp8_e4m3", "vllm": "fp8"}
@@ -74,7 +74,7 @@ def _of_cache(each: Explored, evidence: Evidence) -> Iterator[Avoided]:
 
 def measured_elsewhere(question: Query, known: Known) -> Iterator[Expected]:
     """Points of write-ups on this architecture and model family, with what they leave unsaid."""
-    for one in _writeups(question, known):
+    for one in writeups_on(question, known.writeups):
         for metric in SHOWN_METRICS:
             value = (one.get("metrics") or {}).get(metric)
             if value:
@@ -88,13 +88,6 @@ def measured_elsewhere(question: Query, known: Known) -> Iterator[Expected]:
                     evidence=(one["id"],),
                     date=one.get("date"),
                 )
-
-
-def _writeups(question: Query, known: Known) -> Iterator[Json]:
-    for one in known.writeups:
-        here = one.get("arch") in (question.arch, gpus.sibling_of(question.arch or ""))
-        if here and models.family_of(str(one.get("model"))) == question.model.family:
-            yield one
 
 
 def _told(one: Json) -> str:
@@ -176,7 +169,7 @@ def diagnosis(question: Query, evidence: Evidence, known: Known) -> Iterator[Rea
         if one.hardware.arch == question.arch and own.same_model(one, question):
             for condition in one.conditions:
                 rows.setdefault(condition, []).extend(one.runs or (one.key,))
-    for told in _writeups(question, known):
+    for told in writeups_on(question, known.writeups):
         if (named := _condition(told.get("telemetry") or {})) is not None:
             rows.setdefault(named, []).append(told["id"])
     for condition, ids in rows.items():
@@ -188,7 +181,7 @@ def diagnosis(question: Query, evidence: Evidence, known: Known) -> Iterator[Rea
 def _condition(trace: Json) -> str | None:
     power, limit = trace.get("power_w"), trace.get("power_limit_w")
     busy = (trace.get("utilization_pct") or 0) >= 95
-    return "busy-underfed" if busy and power and limit and power <= 0.6 * limit else None
+    return "busy-but-underfed" if busy and power and limit and power <= 0.6 * limit else None
 
 
 def would_change(question: Query, picks: Sequence[Pick], assumed: Mapping[str, str]) -> Iterator[str]:
@@ -235,4 +228,4 @@ def own_runs_of(question: Query, evidence: Evidence) -> tuple[Tried, ...]:
 
 def strongest(findings: Sequence[Finding], role: str) -> Finding | None:
     """The first (strongest) finding about a role."""
-    return next((found for found in findings if about_role(found, role)), None)
+    return next((found for found in findings if about(found, role)), None)

@@ -14,6 +14,7 @@ from kb.model import Tried
 from kb.vocab import engines
 from kb.vocab.gpus import Gpu
 from kb.vocab.models import ModelEntry
+from recommend.advice import Reason
 from recommend.physics import weight_bytes_per_gpu
 from recommend.query import Asked, Query, ask, resolve
 from recommend.samples import layout_of
@@ -29,13 +30,15 @@ COUNTS = (1, 2, 4, 8, 16)
 class Candidate:
     """One configuration as a full question; ``changed`` are the roles set on purpose.
 
-    ``idea`` is its origin (auto, kernel, layout, own, composed, kv); ``sources`` are ids that suggested it.
+    ``idea`` is its origin (auto, kernel, layout, own, composed, kv); ``sources`` are ids that suggested it;
+    ``because`` are the remedies put in, with their records.
     """
 
     query: Query
     idea: str
     changed: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
+    because: tuple[Reason, ...] = ()
 
 
 def engines_for(asked: Asked, quantization: str | None) -> tuple[str, ...]:

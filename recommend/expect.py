@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kb.measurements import KernelTimes, ServingPoint
 from kb.model import Point, Tried
+from kb.vocab import gpus, models
 from kb.vocab.gpus import Gpu
 from kb.vocab.models import ModelEntry
 from recommend.advice import Expected
@@ -30,6 +31,8 @@ METRIC_OF_GOAL = {
     "interactivity": "tpot_ms",
 }
 # A pair of kernels of one role moves a whole step by at most the role's share of it.
+# How far a single reported number may be off.
+ANCHOR_MARGIN = 1.2
 ROLE_SHARE = {"moe": 0.5, "attention.decode": 0.2, "attention.prefill": 0.1}
 
 
@@ -64,6 +67,7 @@ def outlook(
     modelled = _modelled(query, load, known, near)
     if modelled is not None:
         metrics, nearest = modelled
+        metrics = {metric: _anchored(one, query, load, known) for metric, one in metrics.items()}
         logs = {metric: math.log(one.value) for metric, one in metrics.items()}
     for metric in METRICS:
         if (own := measured_here(runs, load, metric, noise(known))) is not None:
@@ -149,6 +153,36 @@ def _modelled(
             date=max((one.point.date for _, one in alike[:3] if one.point.date), default=None),
         )
     return found, ids
+
+
+def _anchored(one: Expected, query: Query, load: Load, known: Known) -> Expected:
+    """A forecast drawn half-way to what a write-up measured on this GPU, model and load; it widens to hold it."""
+    for told in writeups_on(query, known.writeups):
+        value = (told.get("metrics") or {}).get(one.metric)
+        same = (told.get("workload") or {}).get("concurrency") == load.concurrency
+        if (
+            value
+            and same
+            and told.get("count") == query.hardware.count
+            and told.get("engine") == query.engine
+        ):
+            return replace(
+                one,
+                value=math.sqrt(one.value * value),
+                low=min(one.low, value / ANCHOR_MARGIN),
+                high=max(one.high, value * ANCHOR_MARGIN),
+                basis=f"{one.basis}; drawn to a write-up's {value:g} (its release and lengths are unknown)",
+                evidence=(told["id"], *one.evidence),
+            )
+    return one
+
+
+def writeups_on(question: Query, writeups: Sequence[Json]) -> Iterator[Json]:
+    """Write-ups of this model's family on this architecture or its sibling."""
+    for one in writeups:
+        here = one.get("arch") in (question.arch, gpus.sibling_of(question.arch or ""))
+        if here and models.family_of(str(one.get("model"))) == question.model.family:
+            yield one
 
 
 def situation_for(query: Query, load: Load, gpu: Gpu, model: Json) -> Situation | None:

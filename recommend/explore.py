@@ -5,18 +5,22 @@ Owns the veto: what is known to be bad, failed here by its own fault, or does no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kb.model import Tried
 from recommend import candidates, own
+from recommend.advice import Reason
 from recommend.candidates import Candidate
-from recommend.expect import Known
+from recommend.expect import Known, writeups_on
+from recommend.match import match
 from recommend.query import Query
 from recommend.veto import Evidence, Finding, Verdict, judge
-from recommend.weigh import Judged, weigh
+from recommend.weigh import Ground, Judged, about, answered, published_here, weigh
 
 BAD = ("known-bad",)
+MOST_REPAIRS = 4
 DOUBTFUL = ("known-bad", "disputed", "suspect")
 
 
@@ -45,18 +49,20 @@ class Explored:
 
 def explore(base: Query, evidence: Evidence, known: Known) -> Explored:
     """Judge what one engine can be asked to do, and drop what is known to be bad or does not fit."""
+    evidence = bearing(evidence, base)
     roles = candidates.roles_in_use(base)
     options = tuple(_options(base, roles, evidence))
-    found: list[Candidate] = [Candidate(query=base, idea="auto")]
+    mended, because = repaired(base, evidence)
+    found: list[Candidate] = [Candidate(query=mended, idea="auto", because=because)]
     composed = compose(base, roles, options, evidence)
     found.append(composed)
     found += _one_changed(composed, options)
     found += [
-        Candidate(query=query, idea=idea, changed=composed.changed)
+        Candidate(query=query, idea=idea, changed=composed.changed, because=composed.because)
         for idea, query in candidates.layouts(composed.query)
     ]
     found += candidates.own(base, evidence.tried)
-    judged = tuple(_judged(found, evidence, known, roles))
+    judged = tuple(_judged(found, evidence, _ground(base, roles, options, evidence, known)))
     return Explored(
         engine=base.engine or "",
         base=base,
@@ -67,22 +73,42 @@ def explore(base: Query, evidence: Evidence, known: Known) -> Explored:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Bearing:
+    """Evidence without the records that can say nothing about any candidate of one engine."""
+
+    records: Sequence[Mapping[str, Any]]
+    tried: Sequence[Tried]
+
+
+# What a candidate cannot change: dimensions of a record that hold or fail for all of them alike.
+FIXED = ("arch", "gpu", "engine", "weight_quantization", "model", "driver", "cuda", "topology", "build")
+
+
+def bearing(evidence: Evidence, base: Query) -> Evidence:
+    """The records that some candidate of this base could meet."""
+    kept = [record for record in evidence.records if match(_stripped(record), base) is not None]
+    return Bearing(kept, evidence.tried)
+
+
+def _stripped(record: Mapping[str, Any]) -> dict[str, Any]:
+    matches = [
+        {"when": [row for row in one["when"] if row[0] in FIXED], "mirror": one["mirror"]}
+        for one in record["matches"]
+    ]
+    return {**record, "matches": matches}
+
+
 def _options(base: Query, roles: Sequence[str], evidence: Evidence) -> Iterator[Option]:
     for role, kernel, query in candidates.kernel_options(base, roles):
         verdict = judge(query, evidence)
-        about = tuple(found for found in verdict.findings if about_role(found, role))
-        yield Option(role=role, kernel=kernel, query=query, verdict=verdict, findings=about)
-
-
-def about_role(found: Finding, role: str) -> bool:
-    """Whether a finding speaks of this role."""
-    spoken = found.applies_to.get("roles") or {}
-    return role in spoken or role.partition(".")[0] in spoken
+        spoken = tuple(found for found in verdict.findings if about(found, role))
+        yield Option(role=role, kernel=kernel, query=query, verdict=verdict, findings=spoken)
 
 
 def word_of(findings: Sequence[Finding]) -> str:
-    """The strongest verdict of findings about one role."""
-    words = {found.verdict for found in findings}
+    """The strongest verdict of findings about one role; answered suspicions do not count."""
+    words = {found.verdict for found in findings if not answered(found, findings)}
     return next((word for word in (*DOUBTFUL, "known-good") if word in words), "no-known-problem")
 
 
@@ -90,39 +116,109 @@ _PREFERENCE = ("known-good", "no-known-problem", "suspect", "disputed", "known-b
 
 
 def compose(base: Query, roles: Sequence[str], options: Sequence[Option], evidence: Evidence) -> Candidate:
-    """The base with each role's kernel set where something is known for or against one of its kernels."""
+    """The base with kernels set by hand where the engine's own choice is worse, unknown or fragile."""
     query = base
     changed: dict[str, str] = {}
-    own_words = judge(base, evidence).findings
+    by_itself = judge(base, evidence).findings
     for role in roles:
         offered = [one for one in options if one.role == role]
-        if not offered or not any(one.findings for one in offered):
-            continue
-        current = base.kernel(role)
-        now = word_of([found for found in own_words if about_role(found, role)])
-        best = min(offered, key=lambda one: (_PREFERENCE.index(word_of(one.findings)), one.kernel != current))
-        better = _PREFERENCE.index(word_of(best.findings)) < _PREFERENCE.index(now)
-        pin = current if current and not better else best.kernel if better or current is None else None
-        step = candidates.with_kernel(query, role, pin) if pin else None
-        if step is not None and pin is not None:
-            query, changed = step, {**changed, role: pin}
-    return Candidate(query=query, idea="composed", changed=changed)
+        kernel = _pinned(base.kernel(role), [found for found in by_itself if about(found, role)], offered)
+        step = candidates.with_kernel(query, role, kernel) if kernel else None
+        if step is not None and kernel is not None:
+            query, changed = step, {**changed, role: kernel}
+    query, because = repaired(query, evidence)
+    return Candidate(query=query, idea="composed", changed=changed, because=because)
+
+
+def repaired(query: Query, evidence: Evidence) -> tuple[Query, tuple[Reason, ...]]:
+    """The query with the remedies of what is known bad about it, and why each was put in."""
+    because: list[Reason] = []
+    for _ in range(MOST_REPAIRS):
+        bad = [found for found in judge(query, evidence).findings if found.verdict in BAD]
+        for found in bad:
+            step = _remedied(query, found)
+            if step is not None and found.record not in _bad_records(step, evidence):
+                because.append(
+                    Reason(f"{_difference(query, step)}: {found.title.rstrip('.')}.", (found.record,))
+                )
+                query = step
+                break
+        else:
+            break
+    return query, tuple(because)
+
+
+def _difference(before: Query, after: Query) -> str:
+    settings = [
+        f"{key} = {value}" for key, value in after.settings.items() if before.settings.get(key) != value
+    ]
+    added = [
+        f"{key}={value}" for key, value in after.environment.items() if before.environment.get(key) != value
+    ]
+    return ", ".join([*settings, *added])
+
+
+def _remedied(query: Query, found: Finding) -> Query | None:
+    for one in (found.instead, *(found.instead.get("others") or ())):
+        if one.get("settings") or one.get("environment"):
+            return candidates.vary(query, one.get("settings") or {}, one.get("environment") or {})
+    return None
+
+
+def _bad_records(query: Query, evidence: Evidence) -> set[str]:
+    return {found.record for found in judge(query, evidence).findings if found.verdict in BAD}
+
+
+def _pinned(current: str | None, now: Sequence[Finding], offered: Sequence[Option]) -> str | None:
+    """The kernel to set by hand, or ``None`` to leave the role to the engine."""
+    if not offered:
+        return None
+    words = {one.kernel: word_of(one.findings) for one in offered}
+    best = min(words, key=lambda kernel: (_PREFERENCE.index(words[kernel]), kernel != current))
+    if _PREFERENCE.index(words[best]) < _PREFERENCE.index(word_of(now)) or (
+        current is None and words[best] == "known-good"
+    ):
+        return best
+    # What is bad here is one default away in another release: say the good one out loud.
+    traps = any(word == "known-bad" for kernel, word in words.items() if kernel != current)
+    return current if traps and current in words and words[current] == "known-good" else None
 
 
 def _one_changed(composed: Candidate, options: Sequence[Option]) -> Iterator[Candidate]:
-    for option in options:
-        if word_of(option.findings) in BAD or composed.query.kernel(option.role) == option.kernel:
-            continue
-        query = candidates.with_kernel(composed.query, option.role, option.kernel)
-        if query is not None:
+    """The composition with one other kernel: per role the two that most is known for."""
+    others = [one for one in options if composed.query.kernel(one.role) != one.kernel]
+    others = [one for one in others if word_of(one.findings) not in BAD]
+    for role in dict.fromkeys(one.role for one in others):
+        ranked = sorted(
+            (one for one in others if one.role == role),
+            key=lambda one: _PREFERENCE.index(word_of(one.findings)),
+        )
+        for option in ranked[:2]:
+            query = candidates.with_kernel(composed.query, option.role, option.kernel)
+            if query is None:
+                continue
             yield Candidate(
-                query=query, idea="kernel", changed={**composed.changed, option.role: option.kernel}
+                query=query,
+                idea="kernel",
+                changed={**composed.changed, option.role: option.kernel},
+                because=composed.because,
             )
 
 
-def _judged(
-    found: Sequence[Candidate], evidence: Evidence, known: Known, roles: Sequence[str]
-) -> Iterator[Judged]:
+def _ground(
+    base: Query, roles: Sequence[str], options: Sequence[Option], evidence: Evidence, known: Known
+) -> Ground:
+    return Ground(
+        base=base,
+        roles=roles,
+        trapped=tuple(dict.fromkeys(one.role for one in options if word_of(one.findings) in BAD)),
+        tried=evidence.tried,
+        points=tuple(published_here(base, known.serving)),
+        writeups=tuple(one for one in writeups_on(base, known.writeups) if one.get("engine") == base.engine),
+    )
+
+
+def _judged(found: Sequence[Candidate], evidence: Evidence, ground: Ground) -> Iterator[Judged]:
     met = set()
     for one in found:
         key = (
@@ -140,7 +236,7 @@ def _judged(
         ):
             continue
         if not any(own.same(tried, one.query) and _only_failed(tried) for tried in evidence.tried):
-            yield weigh(one, verdict, evidence.tried, known.serving, roles)
+            yield weigh(one, verdict, ground)
 
 
 def _only_failed(tried: Any) -> bool:

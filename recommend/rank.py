@@ -7,12 +7,13 @@ public tables come as arguments; no clock, no files, no database.
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Sequence
 
 from kb.vocab import engines, gpus
 from kb.vocab.gpus import Gpu
-from recommend import beside, candidates, why
+from recommend import beside, candidates, policy, why
 from recommend.advice import STATUSES, Pick, Recommendation
 from recommend.expect import Known, Outlook, neighbours, noise, outlook
 from recommend.explore import Explored, explore
@@ -22,6 +23,11 @@ from recommend.render.verdict import query_json
 from recommend.veto import Evidence
 from recommend.weigh import Judged
 
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+# Of equal candidates: what ran, then what says its kernels out loud.
+_IDEAS = ("own", "composed", "auto", "kernel", "layout", "kv")
+# What repeating a chosen pick costs, in log units of worth.
+SAMENESS = 0.5
 DEFAULT_LOAD = Load(input_len=1024, output_len=1024, concurrency=64)
 BENCHMARK_MIN = 5.0
 START_MIN = 3.0
@@ -41,8 +47,10 @@ def recommend(asked: Asked, evidence: Evidence, known: Known, top: int = 3) -> R
     ]
     judged = [one for each in explored for one in each.judged]
     seen = {id(one): outlook(one.candidate.query, load, known, one.runs, near) for one in judged}
-    ordered = sorted(judged, key=lambda one: (-_worth(one, seen[id(one)], question.goal), one.candidate.idea))
-    chosen = diverse(ordered, top)
+    ordered = sorted(
+        judged, key=lambda one: (-_worth(one, seen[id(one)], question.goal), _IDEAS.index(one.candidate.idea))
+    )
+    chosen = diverse(ordered, [_worth(one, seen[id(one)], question.goal) for one in ordered], top)
     roles = {each.engine: each for each in explored}
     picks = tuple(
         _pick(one, seen[id(one)], roles[one.candidate.query.engine or ""], question, known) for one in chosen
@@ -131,20 +139,37 @@ def _worth(judged: Judged, seen: Outlook, goal: str | None) -> float:
     return float(value) + 2 * math.log(judged.p_works) - 0.01 * STATUSES.index(judged.status)
 
 
-def diverse(ordered: Sequence[Judged], top: int) -> list[Judged]:
-    """The best, then the next ones that differ from all chosen in engine or in a kernel."""
+def diverse(ordered: Sequence[Judged], worth: Sequence[float], top: int) -> list[Judged]:
+    """The best, then each time the one that is worth most after what it repeats of the chosen ones."""
     chosen: list[Judged] = []
-    for one in ordered:
-        if len(chosen) == top:
-            break
-        if all(_differs(one, other) for other in chosen):
+    left = list(zip(ordered, worth, strict=True))
+    while left and len(chosen) < top:
+        costs = [
+            value - SAMENESS * max((alike(one, other) for other in chosen), default=0.0)
+            for one, value in left
+        ]
+        one, _ = left.pop(max(range(len(left)), key=costs.__getitem__))
+        if all(alike(one, other) < 1 for other in chosen):
             chosen.append(one)
     return chosen
 
 
-def _differs(one: Judged, other: Judged) -> bool:
+def alike(one: Judged, other: Judged) -> float:
+    """How much of one pick repeats another: engine, kernels and layout (1 is the same)."""
     mine, others = one.candidate.query, other.candidate.query
-    return mine.engine != others.engine or _kernels(mine) != _kernels(others) or mine.common != others.common
+    close = policy.similarity(_choice(mine), _choice(others))
+    return close if mine.engine != others.engine else (1 + close) / 2
+
+
+def _choice(query: Query) -> dict[str, str | float]:
+    sizes = {
+        key: float(query.common[key])
+        for key in ("tp", "ep", "dp", "pp")
+        if isinstance(query.common.get(key), int)
+    }
+    rest = {key: str(query.common[key]) for key in ("kv_dtype", "speculation") if query.common.get(key)}
+    kernels = {f"role:{role}": kernel for role, kernel in _kernels(query).items()}
+    return {"engine": query.engine or "", "version": query.engine_version or "", **sizes, **rest, **kernels}
 
 
 def _kernels(query: Query) -> dict[str, str]:
@@ -178,7 +203,7 @@ def _pick(judged: Judged, seen: Outlook, explored: Explored, question: Query, kn
         p_works=judged.p_works,
         predicted=seen.shown.get("output_tok_s") if question.gpu_facts or judged.runs else None,
         measured=tuple(seen.shown[name] for name in ("ttft_ms", "tpot_ms") if name in seen.shown),
-        why=why.reasons(judged, against, seen, explored.roles),
+        why=why.reasons(judged, against, explored.roles),
         verify=why.verify(query, known.proofs, explored.roles),
         cost_min=cost_min(query),
         gain=None,
@@ -188,7 +213,11 @@ def _pick(judged: Judged, seen: Outlook, explored: Explored, question: Query, kn
 
 def command(argv: Sequence[str]) -> str:
     """Words as one shell line; assignments before the program stay unquoted on their left side."""
-    return shlex.join(argv)
+    program = next((place for place, word in enumerate(argv) if not _ASSIGNMENT.match(word)), len(argv))
+    assigned = [
+        f"{name}={shlex.quote(value)}" for name, _, value in (word.partition("=") for word in argv[:program])
+    ]
+    return " ".join([*assigned, shlex.join(argv[program:])])
 
 
 def model_name(question: Query) -> str:
@@ -196,9 +225,9 @@ def model_name(question: Query) -> str:
     name, entry = question.model.name or "MODEL", question.entry
     if "/" in name or entry is None:
         return name
-    quantized = entry.quantized.get(question.quantization or "")
-    if quantized:
-        return quantized
+    for hub_id, method in entry.quantized.items():
+        if method == question.quantization:
+            return hub_id
     return entry.hub_ids[0] if entry.hub_ids and question.quantization == entry.base_precision else name
 
 

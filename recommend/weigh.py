@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from kb.measurements import ServingPoint
 from kb.model import Tried
@@ -14,17 +15,24 @@ from kb.vocab.gpus import arch_of, sibling_of
 from recommend import own
 from recommend.advice import Status
 from recommend.candidates import Candidate
+from recommend.question import Query
 from recommend.veto import Finding, Verdict
 
 # Chance that a configuration serves right answers, by how far it is proven. Set from the recorded runs: of
-# untested kernel choices on a new card about half fail, of an engine's own defaults about a fifth.
+# untested kernel choices on a new card more than half fail, of an engine's own defaults about a fifth.
 CHANCE: Mapping[Status, float] = {
     "proven-here": 0.97,
     "proven-elsewhere": 0.85,
     "expected": 0.75,
-    "untested": 0.5,
+    "untested": 0.4,
 }
 DOUBT = {"disputed": 0.65, "suspect": 0.8}
+# The kernels are known to work, this engine with this model is not.
+ONLY_KERNELS = 0.78
+# What the engine picks by itself is unknown.
+UNKNOWN_DEFAULT = 0.6
+# An unknown choice of the engine for a role of which some kernel is known bad here.
+OPEN_TRAP = 0.8
 LEAST = 0.03
 
 
@@ -38,24 +46,41 @@ class Judged:
     p_works: float
     runs: tuple[Tried, ...] = ()
     points: tuple[ServingPoint, ...] = ()
+    writeups: tuple[Mapping[str, Any], ...] = ()
     good: tuple[Finding, ...] = field(default_factory=tuple)
 
 
-def weigh(
-    candidate: Candidate,
-    verdict: Verdict,
-    tried: Iterable[Tried],
-    serving: Sequence[ServingPoint],
-    roles: Sequence[str],
-) -> Judged:
-    """Status and chance of one candidate. ``serving`` are published points of this model and engine."""
-    runs = tuple(served_here(candidate, tried))
-    points = tuple(published_here(candidate, serving))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What all candidates of one engine share: its base, the roles in use, and who ran this model on it.
+
+    ``trapped`` are roles of which some kernel is known bad here; ``points`` and ``writeups`` are of
+    this model, engine and architecture.
+    """
+
+    base: Query
+    roles: Sequence[str]
+    trapped: Sequence[str] = ()
+    tried: Sequence[Tried] = ()
+    points: Sequence[ServingPoint] = ()
+    writeups: Sequence[Mapping[str, Any]] = ()
+
+
+def weigh(candidate: Candidate, verdict: Verdict, ground: Ground) -> Judged:
+    """Status and chance of one candidate."""
+    runs = tuple(served_here(candidate, ground.tried))
     good = tuple(found for found in verdict.findings if found.verdict == "known-good")
-    status = _status(candidate, runs, points, good, roles)
-    chance = CHANCE[status]
+    by_hand = {role for role, kernel in candidate.changed.items() if ground.base.kernel(role) != kernel}
+    unproven = {role for role in by_hand if not any(about(found, role) for found in good)}
+    writeups = tuple(
+        one for one in ground.writeups if _agrees(one.get("roles") or {}, candidate.query, unproven)
+    )
+    # A published run of the engine's own choice proves nothing about a kernel set by hand.
+    points = () if unproven else tuple(ground.points)
+    status, chance = _status(bool(runs), bool(points or writeups), good, candidate, ground)
     for found in verdict.findings:
-        chance *= DOUBT.get(found.verdict, 1.0)
+        chance *= 1.0 if answered(found, verdict.findings) else DOUBT.get(found.verdict, 1.0)
+    chance *= OPEN_TRAP ** sum(role not in candidate.query.resolved for role in ground.trapped)
     return Judged(
         candidate=candidate,
         verdict=verdict,
@@ -63,37 +88,45 @@ def weigh(
         p_works=max(chance, LEAST),
         runs=runs,
         points=points,
+        writeups=writeups,
         good=good,
     )
 
 
 def _status(
-    candidate: Candidate,
-    runs: Sequence[Tried],
-    points: Sequence[ServingPoint],
-    good: Sequence[Finding],
-    roles: Sequence[str],
-) -> Status:
-    if runs:
-        return "proven-here"
-    # A published run of the engine's own choice proves nothing about a kernel set by hand.
-    if (points and not candidate.changed) or _covers(good, candidate, roles):
-        return "proven-elsewhere"
-    resolved = candidate.query.resolved
-    if all(role in resolved and resolved[role].by == "auto" for role in roles) or (not candidate.changed):
-        return "expected"
-    return "untested"
+    ran_here: bool, ran_elsewhere: bool, good: Sequence[Finding], candidate: Candidate, ground: Ground
+) -> tuple[Status, float]:
+    if ran_here:
+        return "proven-here", CHANCE["proven-here"]
+    if ran_elsewhere:
+        return "proven-elsewhere", CHANCE["proven-elsewhere"]
+    known = [role for role in ground.roles if role in candidate.query.resolved]
+    wanted = {*known[:1], *candidate.changed}
+    if known and all(any(about(found, role) for found in good) for role in wanted):
+        return "proven-elsewhere", ONLY_KERNELS
+    by_itself = all(ground.base.kernel(role) == kernel for role, kernel in candidate.changed.items())
+    if by_itself and len(known) == len(ground.roles):
+        return "expected", CHANCE["expected"]
+    return "untested", UNKNOWN_DEFAULT if by_itself else CHANCE["untested"]
 
 
-def _covers(good: Iterable[Finding], candidate: Candidate, roles: Sequence[str]) -> bool:
-    """Whether good findings speak for every kernel that was set by hand (else for the first role)."""
-    spoken = {role for found in good for role in (found.applies_to.get("roles") or {})}
-    wanted = set(candidate.changed) or set(roles[:1])
-    return bool(wanted) and all(_spoken_for(role, spoken) for role in wanted)
+def _agrees(roles: Mapping[str, str], query: Query, unproven: set[str]) -> bool:
+    """Whether a reported run used this candidate's kernel in the first role that both tell."""
+    shared = [role for role in roles if query.kernel(role)]
+    alike = bool(shared) and roles[shared[0]] == query.kernel(shared[0])
+    return alike and all(roles.get(role) == query.kernel(role) for role in unproven)
 
 
-def _spoken_for(role: str, spoken: set[str]) -> bool:
+def about(found: Finding, role: str) -> bool:
+    """Whether a finding speaks of a role (``attention`` stands for both of its phases)."""
+    spoken = found.applies_to.get("roles") or {}
     return role in spoken or role.partition(".")[0] in spoken
+
+
+def answered(found: Finding, findings: Sequence[Finding]) -> bool:
+    """Whether a finding is a mere suspicion about what another one says to work."""
+    good = {other.record for other in findings if other.verdict == "known-good"}
+    return found.verdict == "suspect" and any(one.get("ref") in good for one in found.conflicts)
 
 
 def served_here(candidate: Candidate, tried: Iterable[Tried]) -> Iterator[Tried]:
@@ -113,10 +146,15 @@ def _same_kernels(one: Tried, candidate: Candidate) -> bool:
     return agree and set(candidate.changed) <= set(ran)
 
 
-def published_here(candidate: Candidate, serving: Iterable[ServingPoint]) -> Iterator[ServingPoint]:
+def published_here(query: Query, serving: Sequence[ServingPoint]) -> Iterator[ServingPoint]:
     """Published points of this engine on this GPU architecture (or its sibling)."""
-    query = candidate.query
+    archs = {gpu: arch_of(gpu) for gpu in {point.gpu for point in serving}}
     for point in serving:
-        arch = arch_of(point.gpu)
-        if point.engine == query.engine and arch and query.arch in (arch, sibling_of(arch)):
+        arch = archs[point.gpu]
+        if (
+            point.engine == query.engine
+            and point.mode == "agg"
+            and arch
+            and query.arch in (arch, sibling_of(arch))
+        ):
             yield point

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from recommend.advice import Expected, Reason
-from recommend.expect import Outlook
+from recommend.advice import Reason
 from recommend.question import Query, Resolution
 from recommend.veto import Finding
-from recommend.weigh import Judged
+from recommend.weigh import Judged, about, answered
 
 Json = Mapping[str, Any]
 Against = Mapping[str, Sequence[tuple[str, Finding]]]
@@ -27,17 +26,16 @@ _EFFECT = {
 }
 
 
-def reasons(judged: Judged, against: Against, seen: Outlook, roles: Sequence[str]) -> tuple[Reason, ...]:
-    """Why this pick: what ran, why each kernel, what the number rests on."""
+def reasons(judged: Judged, against: Against, roles: Sequence[str]) -> tuple[Reason, ...]:
+    """Why this pick: what ran, why each kernel, what is doubtful."""
     found = [
         *_of_runs(judged),
         *_of_roles(judged, against, roles),
+        *judged.candidate.because,
         *_of_points(judged),
+        *_of_writeups(judged),
         *_of_doubts(judged),
     ]
-    shown = seen.shown.get("output_tok_s")
-    if shown is not None:
-        found.append(Reason(f"The number: {shown.basis}.", shown.evidence))
     return tuple(dict.fromkeys(one for one in found if one.evidence))
 
 
@@ -51,39 +49,41 @@ def _of_runs(judged: Judged) -> Iterator[Reason]:
 
 
 def _of_roles(judged: Judged, against: Against, roles: Sequence[str]) -> Iterator[Reason]:
+    """One reason per kernel; roles that share kernel and evidence share the sentence."""
+    shared: dict[tuple[str, Reason], list[str]] = {}
     for role in roles:
         resolution = judged.candidate.query.resolved.get(role)
         if resolution is not None:
-            yield from _of_role(role, resolution, judged, against)
+            said = Reason(*_of_role(role, resolution, judged, against))
+            shared.setdefault((resolution.kernel, said), []).append(role)
+    for (kernel, said), named in shared.items():
+        yield Reason(f"{', '.join(named)} = {kernel}: {said.text}", said.evidence)
 
 
-def _of_role(role: str, resolution: Resolution, judged: Judged, against: Against) -> Iterator[Reason]:
-    kernel = resolution.kernel
-    for found in judged.good:
-        if _speaks_of(found, role):
-            yield Reason(f"{role} = {kernel}: {sentence(found.title)}", (found.record,))
-            break
+def _of_role(
+    role: str, resolution: Resolution, judged: Judged, against: Against
+) -> tuple[str, tuple[str, ...]]:
+    texts: list[str] = []
+    ids: list[str] = []
+    good = next((found for found in judged.good if about(found, role)), None)
+    if good is not None:
+        texts.append(sentence(good.title))
+        ids.append(good.record)
     if resolution.by == "auto" and resolution.detail:
-        yield Reason(f"{role} = {kernel} is what this release picks by itself here.", (resolution.detail,))
-    bad = [
-        (other, found)
-        for other, found in against.get(role, ())
-        if other != kernel and found.verdict == "known-bad"
-    ]
+        texts.append("This release picks it by itself here.")
+        ids.append(resolution.detail)
+    others = [(other, found) for other, found in against.get(role, ()) if other != resolution.kernel]
+    bad = [(other, found) for other, found in others if found.verdict == "known-bad"][:3]
     if bad:
-        told = ", ".join(dict.fromkeys(f"{other} {effect_of(found)}" for other, found in bad[:3]))
-        ids = tuple(dict.fromkeys(found.record for _, found in bad[:3]))
-        yield Reason(f"{role} = {kernel}, because here {told}.", ids)
+        told = ", ".join(dict.fromkeys(f"{other} {effect_of(found)}" for other, found in bad))
+        texts.append(f"Here {told}.")
+        ids += [found.record for _, found in bad]
+    return " ".join(texts), tuple(dict.fromkeys(ids))
 
 
 def effect_of(found: Finding) -> str:
     """What a finding's effect does, as a verb."""
     return _EFFECT.get(found.effect, found.effect)
-
-
-def _speaks_of(found: Finding, role: str) -> bool:
-    spoken = found.applies_to.get("roles") or {}
-    return role in spoken or role.partition(".")[0] in spoken
 
 
 def sentence(text: str) -> str:
@@ -101,11 +101,22 @@ def _of_points(judged: Judged) -> Iterator[Reason]:
         )
 
 
+def _of_writeups(judged: Judged) -> Iterator[Reason]:
+    for one in judged.writeups[:2]:
+        engine = " ".join(
+            filter(None, [one.get("engine"), one.get("engine_version") or "of unknown release"])
+        )
+        ran = ", ".join(f"{role} = {kernel}" for role, kernel in (one.get("roles") or {}).items())
+        yield Reason(
+            f"A write-up served {one.get('model')} on {one.get('gpu')} with {engine}: {ran}.", (one["id"],)
+        )
+
+
 def _of_doubts(judged: Judged) -> Iterator[Reason]:
     for found in judged.verdict.findings:
         if found.verdict == "disputed":
             yield Reason(f"Disputed: {sentence(found.title)} Others report that it works.", ids_of(found))
-        elif found.verdict == "suspect":
+        elif found.verdict == "suspect" and not answered(found, judged.verdict.findings):
             missing = f" What would decide: {'; '.join(found.missing)}." if found.missing else ""
             yield Reason(f"Suspect: {sentence(found.title)}{missing}", (found.record,))
 
@@ -113,14 +124,6 @@ def _of_doubts(judged: Judged) -> Iterator[Reason]:
 def ids_of(found: Finding) -> tuple[str, ...]:
     """A finding's record and the references on its other side."""
     return tuple(dict.fromkeys((found.record, *(str(one.get("ref")) for one in found.conflicts[:3]))))
-
-
-def of_setting(key: str, value: Any, judged: Judged, size_reason: Reason | None) -> Reason | None:
-    """Why one setting is there, for the settings that no role explains."""
-    common = judged.candidate.query.common
-    if size_reason is not None and value == common.get("tp") and "t" in key:
-        return size_reason
-    return None
 
 
 def verify(query: Query, proofs: Json, roles: Iterable[str]) -> tuple[str, ...]:
@@ -132,7 +135,7 @@ def verify(query: Query, proofs: Json, roles: Iterable[str]) -> tuple[str, ...]:
         if resolution is None:
             continue
         for row in engine.get(role, ()):
-            if row.get("kernel") in (None, resolution.kernel):
+            if row.get("kernel") in (None, resolution.kernel) and row.get("needs") in (None, *query.settings):
                 lines.append(_filled(row["line"], query))
                 break
         symbol = proofs.get("symbols", {}).get(role, {}).get(resolution.kernel)
@@ -146,8 +149,3 @@ def _filled(line: str, query: Query) -> str:
     for key, value in query.settings.items():
         line = line.replace("{" + key + "}", str(value))
     return line
-
-
-def basis_of(one: Expected) -> str:
-    """One line for people: value, interval, level and where from."""
-    return f"{one.value:.3g} ({one.low:.3g} … {one.high:.3g}, {one.level:.0%})"

@@ -1,9 +1,200 @@
-"""Commands of kb.cli.recommend (being built)."""
+"""``kbctl recommend`` and ``kbctl runbook``: what to run next, why, and what must not be run.
+
+Owns the options and the exit status (1 when there is nothing to recommend). Gathers the evidence and hands it
+to ``recommend``; judges nothing.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
+
+from kb.cli.check import Engine, Env, Gpu, Gpus, ModelName, Quantization, Set, With, on_this_machine
+from kb.cli.options import AsJson, RecordDirs, StorePath, print_json
+from kb.errors import EXIT_NO, KbctlError
+
+if TYPE_CHECKING:
+    from recommend.advice import Recommendation
+    from recommend.question import Asked
+
+GOALS = ("throughput", "latency", "interactivity", "cost")
+Goal = Annotated[str, typer.Option("--goal", help="throughput, latency, interactivity or cost.")]
+Concurrency = Annotated[int | None, typer.Option("--concurrency", min=1, help="Requests in flight.")]
+InputLen = Annotated[int | None, typer.Option("--input-len", min=1, help="Input tokens per request.")]
+OutputLen = Annotated[int | None, typer.Option("--output-len", min=1, help="Output tokens per request.")]
+MaxTtft = Annotated[float | None, typer.Option("--max-ttft-ms", help="Most ms to the first token.")]
+MaxTpot = Annotated[float | None, typer.Option("--max-tpot-ms", help="Most ms per output token.")]
+MinUser = Annotated[float | None, typer.Option("--min-tok-s-user", help="Least tokens/s for each user.")]
+Top = Annotated[int, typer.Option("--top", min=1, max=20, help="How many picks.")]
+Output = Annotated[Path | None, typer.Option("-o", "--output", help="File to write (default: stdout).")]
 
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
+    app.command()(recommend)
+    app.command()(runbook)
+
+
+def recommend(
+    gpu: Gpu = None,
+    model: ModelName = None,
+    engine: Engine = None,
+    gpus: Gpus = None,
+    quantization: Quantization = None,
+    goal: Goal = "throughput",
+    max_ttft_ms: MaxTtft = None,
+    max_tpot_ms: MaxTpot = None,
+    min_tok_s_user: MinUser = None,
+    concurrency: Concurrency = None,
+    input_len: InputLen = None,
+    output_len: OutputLen = None,
+    settings: Set = None,
+    environment: Env = None,
+    dependencies: With = None,
+    top: Top = 3,
+    records: RecordDirs = None,
+    store: StorePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """What to run next on these GPUs, why, what to expect, and what not to run."""
+    from recommend.advice import to_wire
+    from recommend.render.advice import as_text
+
+    asked = question(
+        gpu=gpu,
+        model=model,
+        engine=engine,
+        gpus=gpus,
+        quantization=quantization,
+        goal=goal,
+        limits={"ttft_ms": max_ttft_ms, "tpot_ms": max_tpot_ms, "tok_s_user": min_tok_s_user},
+        workload={"concurrency": concurrency, "input_len": input_len, "output_len": output_len},
+        settings=settings or (),
+        environment=environment or (),
+        dependencies=dependencies or (),
+    )
+    answer = answer_to(asked, store, records or (), top)
+    if as_json:
+        print_json(to_wire(answer))
+    else:
+        typer.echo(as_text(answer))
+    if not answer.picks:
+        raise typer.Exit(EXIT_NO)
+
+
+def runbook(
+    gpu: Gpu = None,
+    model: ModelName = None,
+    engine: Engine = None,
+    gpus: Gpus = None,
+    quantization: Quantization = None,
+    goal: Goal = "throughput",
+    concurrency: Concurrency = None,
+    input_len: InputLen = None,
+    output_len: OutputLen = None,
+    settings: Set = None,
+    environment: Env = None,
+    dependencies: With = None,
+    output: Output = None,
+    records: RecordDirs = None,
+    store: StorePath = None,
+) -> None:
+    """Write the Markdown page to follow for these GPUs and this model."""
+    from datetime import UTC, datetime
+
+    from recommend.render.runbook import page
+
+    asked = question(
+        gpu=gpu,
+        model=model,
+        engine=engine,
+        gpus=gpus,
+        quantization=quantization,
+        goal=goal,
+        limits={},
+        workload={"concurrency": concurrency, "input_len": input_len, "output_len": output_len},
+        settings=settings or (),
+        environment=environment or (),
+        dependencies=dependencies or (),
+    )
+    answer = answer_to(asked, store, records or (), 3)
+    text = page(answer, datetime.now(UTC).date().isoformat(), _version(), _log_texts())
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        _write(output, text)
+    if not answer.picks:
+        raise typer.Exit(EXIT_NO)
+
+
+def question(
+    *,
+    goal: str,
+    limits: dict[str, float | None],
+    workload: dict[str, int | None],
+    **said: Any,
+) -> Asked:
+    """The question as asked. Raises KbctlError without a GPU or a model, or for an unknown goal."""
+    from recommend.question import Asked
+
+    for name in ("gpu", "model"):
+        if not said[name]:
+            raise KbctlError(f"which {name}?", where=f"--{name}", tip=f"--{name} {_EXAMPLE[name]}")
+    if goal not in GOALS:
+        raise KbctlError(f"unknown goal {goal!r}", where="--goal", tip=f"one of {', '.join(GOALS)}")
+    return on_this_machine(
+        Asked(
+            goal=goal,
+            limits={name: value for name, value in limits.items() if value is not None},
+            workload={name: value for name, value in workload.items() if value is not None},
+            **said,
+        )
+    )
+
+
+_EXAMPLE = {"gpu": "auto (or sm120, h200, …)", "model": "deepseek-ai/DeepSeek-R1"}
+
+
+def answer_to(asked: Asked, store: Path | None, records: Any, top: int) -> Recommendation:
+    """Gather what is known and ask ``recommend``; records that could not be read are told on stderr."""
+    from kb.evidence import gather
+    from kb.measurements import known_about
+    from recommend.expect import Known
+    from recommend.query import ask
+    from recommend.rank import recommend as advise
+
+    asked_query = ask(asked)
+    evidence = gather(asked_query, store, records)
+    tables = known_about(asked_query.gpu_facts, asked_query.entry, store)
+    for problem in evidence.problems:
+        typer.echo(f"kbctl: a record was left out: {problem}", err=True)
+    return advise(asked, evidence, Known(**tables), top)
+
+
+def _log_texts() -> dict[str, list[str]]:
+    """Signature -> what logs print then (at most three texts each)."""
+    from kb.symptoms import table
+
+    texts: dict[str, list[str]] = {}
+    for one in table().rows:
+        if one.kind == "cause":
+            told = texts.setdefault(one.name, [])
+            told += [pattern.literal for pattern in one.patterns][: 3 - len(told)]
+    return texts
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("kbctl")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise KbctlError(
+            f"cannot write: {error.strerror}", where=str(path), tip="choose another -o"
+        ) from error
