@@ -55,6 +55,7 @@ class Outlook:
     log_values: Mapping[str, float]
     shown: Mapping[str, Expected]
     nearest: tuple[str, ...] = ()
+    novelty: str = "new-both"
 
 
 def outlook(
@@ -78,7 +79,13 @@ def outlook(
         logs = {
             metric: value + (shift if metric == "output_tok_s" else -shift) for metric, value in logs.items()
         }
-    return Outlook(log_values=logs, shown=metrics, nearest=nearest)
+    return Outlook(log_values=logs, shown=metrics, nearest=nearest, novelty=_novelty(query, known))
+
+
+def _novelty(query: Query, known: Known) -> str:
+    if known.model is None or query.gpu_facts is None or query.entry is None:
+        return "new-both"
+    return novelty_of(known.model, query.gpu_facts.name, shape_of(query.entry))
 
 
 def noise(known: Known) -> tuple[float, float]:
@@ -156,16 +163,14 @@ def _modelled(
 
 
 def _anchored(one: Expected, query: Query, load: Load, known: Known) -> Expected:
-    """A forecast drawn half-way to what a write-up measured on this GPU, model and load; it widens to hold it."""
+    """A forecast drawn half-way to what a write-up measured here, and widened to hold it.
+
+    The level error of physics is the machine's and the model's, so it is shared by all engines.
+    """
     for told in writeups_on(query, known.writeups):
         value = (told.get("metrics") or {}).get(one.metric)
         same = (told.get("workload") or {}).get("concurrency") == load.concurrency
-        if (
-            value
-            and same
-            and told.get("count") == query.hardware.count
-            and told.get("engine") == query.engine
-        ):
+        if value and same and told.get("count") == query.hardware.count:
             return replace(
                 one,
                 value=math.sqrt(one.value * value),

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from kb.vocab import engines, gpus
 from kb.vocab.gpus import Gpu
 from recommend import beside, candidates, policy, why
-from recommend.advice import STATUSES, Pick, Recommendation
+from recommend.advice import Pick, Recommendation
 from recommend.expect import Known, Outlook, neighbours, noise, outlook
 from recommend.explore import Explored, explore
 from recommend.physics import Load, weight_bytes_per_gpu
@@ -28,6 +28,8 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _IDEAS = ("own", "composed", "auto", "kernel", "layout", "kv")
 # What repeating a chosen pick costs, in log units of worth.
 SAMENESS = 0.5
+# How far predicted differences between candidates are taken at their word, by what the regression had seen.
+RELIANCE = {"same": 1.0, "new-gpu": 0.7, "new-model": 0.7, "new-both": 0.4}
 DEFAULT_LOAD = Load(input_len=1024, output_len=1024, concurrency=64)
 BENCHMARK_MIN = 5.0
 START_MIN = 3.0
@@ -136,7 +138,8 @@ def _worth(judged: Judged, seen: Outlook, goal: str | None) -> float:
         value = -seen.log_values["tpot_ms"]
     elif goal == "cost":
         value -= math.log(judged.candidate.query.hardware.count or 1)
-    return float(value) + 2 * math.log(judged.p_works) - 0.01 * STATUSES.index(judged.status)
+    trust = 1.0 if judged.runs else RELIANCE[seen.novelty]
+    return trust * value + 2 * math.log(judged.p_works)
 
 
 def diverse(ordered: Sequence[Judged], worth: Sequence[float], top: int) -> list[Judged]:
