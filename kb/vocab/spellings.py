@@ -221,7 +221,7 @@ class _Ask:
             return {
                 scope + role: kernel for role, kernel in rule["roles"].items() if _wanted(role, scope, roles)
             }
-        return dict.fromkeys(roles, rule["kernel"]) if rule.get("kernel") else {}
+        return {role: kernel for role in roles if (kernel := rule.get("kernel")) and is_known(role, kernel)}
 
     def _rule(self, meaning: Any) -> Mapping[str, Any] | None:
         if meaning is None or isinstance(meaning, str):

@@ -112,10 +112,9 @@ def _image(word: str) -> str | None:
 
 
 def _is_container(before: Sequence[str]) -> bool:
-    return any(
-        re.split(r"/", word)[-1] in ("docker", "podman", "nerdctl", "singularity", "apptainer")
-        for word in before
-    )
+    """Whether the words before an image start a container from it (a mere ``docker pull`` does not)."""
+    names = [word.rsplit("/", 1)[-1] for word in before]
+    return any(name in _CONTAINERS for name in names) and any(word in ("run", "create") for word in before)
 
 
 def assignments(words: Sequence[str]) -> dict[str, str]:

@@ -1,0 +1,238 @@
+"""Option catalogs per release, and what auto picks by hand-read gates."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.vocab import dialects, engines, gates, models, options
+
+
+def test_releases_are_in_order():
+    assert options.releases("sglang")[:2] == ("0.4.6", "0.4.10")
+    assert options.newest("vllm") == options.releases("vllm")[-1]
+    assert options.releases("unheard") == ()
+    assert options.newest("unheard") is None
+
+
+@pytest.mark.parametrize(
+    ("version", "neighbours"),
+    [
+        ("0.5.14", ("0.5.14", "0.5.14")),
+        ("0.5.13", ("0.5.11", "0.5.14")),
+        ("0.4.0", (None, "0.4.6")),
+        ("99.0", ("0.5.23", None)),
+        ("main", (None, None)),
+        (None, (None, None)),
+    ],
+)
+def test_neighbours_of_a_version(version, neighbours):
+    lower, upper = options.between("sglang", version)
+    if version == "0.5.13" and "0.5.11" not in options.releases("sglang"):
+        neighbours = ("0.5.10", "0.5.14")
+    assert (lower, upper) == neighbours
+
+
+@pytest.mark.parametrize("engine", dialects.ENGINES)
+def test_every_catalog_loads_and_finds_its_own_flags(engine):
+    for release in options.releases(engine):
+        known = options.catalog(engine, release)
+        assert known.options
+        for one in known.options:
+            assert known.find(one.flag) is not None
+            assert known.find(one.dest) is not None
+
+
+def test_pins_by_canonical_names():
+    pins = options.pinned("sglang", "0.5.14")
+    assert pins["flashinfer"] == "0.6.12"
+    assert pins["sgl-kernel"] == "0.4.4"
+    assert {"torch", "cutlass-dsl", "deepgemm"} <= set(pins)
+    assert options.pinned_spans("sglang", "0.5.17")["flashinfer"][0] == "0.6.12"
+    assert "flashinfer" not in options.pinned("sglang", "0.5.17")
+    assert options.pinned("sglang", "main") == {}
+    assert options.pinned("unheard", "1.0") == {}
+
+
+def test_unknown_flags_tell_where_they_exist():
+    found = options.unknown_flags(
+        "sglang", "0.5.23", ["--nsa-prefill-backend", "--tp", "--moe-runner-backnd", "--zz"]
+    )
+    assert found == [
+        ("--nsa-prefill-backend", "0.5.19", "--dsa-prefill-backend"),
+        ("--moe-runner-backnd", None, "--moe-runner-backend"),
+        ("--zz", None, None),
+    ]
+    assert options.unknown_flags("vllm", "0.20.0", ["--no-enable-prefix-caching", "-tp", "-cc.mode"]) == []
+    assert options.unknown_flags("sglang", "0.5.12", ["--dsa-prefill-backend"]) == []
+    assert options.unknown_flags("unheard", "1", ["--x"]) == []
+
+
+def test_unknown_values_tell_what_is_offered():
+    found = options.unknown_values("sglang", "0.5.14", {"moe_runner_backend": "b12x", "tp_size": 8})
+    assert [(dest, value) for dest, value, _ in found] == [("moe_runner_backend", "b12x")]
+    assert "flashinfer_cutlass" in found[0][2]
+    assert options.unknown_values("sglang", "0.5.14", {"moe_runner_backend": "marlin"}) == []
+
+
+def picks(engine, version, arch, model, quantization=None, settings=None, env=None):
+    found = gates.default_roles(engine, version, arch, models.find_model(model), quantization, settings, env)
+    return {role: kernel for role, (kernel, _) in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "arch", "model", "quantization", "expected"),
+    [
+        (
+            "sglang",
+            "0.5.14",
+            "sm120",
+            "glm-5",
+            "modelopt_fp4",
+            {"moe": "cutlass", "gemm.fp4": "cutlass", "dsa.decode": "trtllm-gen"},
+        ),
+        (
+            "sglang",
+            "0.5.10",
+            "sm120",
+            "glm-5",
+            "modelopt_fp4",
+            {"moe": "cutlass", "gemm.fp4": "cudnn", "dsa.prefill": "trtllm-gen"},
+        ),
+        (
+            "sglang",
+            "0.5.23",
+            "sm120",
+            "glm-5",
+            "modelopt_fp4",
+            {"dsa.prefill": "fi-sparse-mla", "gemm.fp4": "cutlass"},
+        ),
+        (
+            "sglang",
+            "0.5.23",
+            "sm120",
+            "deepseek-v3.2",
+            "fp8",
+            {"dsa.decode": "trtllm-gen", "gemm.fp8": "cutlass"},
+        ),
+        ("sglang", "0.5.23", "sm120", "glm-5", "modelopt_mixed", {"moe": "trtllm-gen"}),
+        ("sglang", "0.5.23", "sm100", "glm-5", "nvfp4", {"moe": "trtllm-gen", "gemm.fp4": "cutedsl"}),
+        (
+            "sglang",
+            "0.5.23",
+            "sm90",
+            "glm-5",
+            "nvfp4",
+            {"moe": "marlin", "gemm.fp4": "marlin", "dsa.decode": "fa3"},
+        ),
+        (
+            "sglang",
+            "0.5.8",
+            "sm121",
+            "gpt-oss-120b",
+            None,
+            {"moe": "trtllm-gen", "attention.decode": "triton"},
+        ),
+        ("sglang", "0.5.14", "sm120", "gpt-oss-120b", None, {"moe": "marlin"}),
+        ("sglang", "0.5.23", "sm120", "gpt-oss-120b", None, {"moe": "cutlass"}),
+        (
+            "sglang",
+            "0.5.11",
+            "sm90",
+            "qwen3-8b",
+            None,
+            {"attention.prefill": "fa3", "attention.decode": "fa3"},
+        ),
+        ("sglang", "0.5.14", "sm120", "qwen3-8b", None, {"attention.decode": "fi-fa2"}),
+        ("sglang", "0.5.14", "sm100", "qwen3-8b", None, {"attention.decode": "trtllm-gen"}),
+        (
+            "sglang",
+            "0.5.14",
+            "sm120",
+            "deepseek-v3",
+            "fp8",
+            {"mla": "triton", "moe": "triton", "gemm.fp8": "triton"},
+        ),
+        ("sglang", "0.5.19", "sm120", "deepseek-v3", "fp8", {"gemm.fp8": "cutlass"}),
+        ("sglang", "0.5.8", "sm120", "deepseek-v3", "fp8", {"gemm.fp8": "deepgemm"}),
+        ("sglang", "0.5.23", "sm100", "deepseek-v3", "fp8", {"mla": "trtllm-gen", "moe": "trtllm-gen"}),
+        (
+            "vllm",
+            "0.33.0",
+            "sm120",
+            "glm-5",
+            "nvfp4",
+            {"dsa.prefill": "fi-sparse-mla", "moe": "cutlass", "gemm.fp4": "cutlass"},
+        ),
+        ("vllm", "0.20.0", "sm90", "qwen3-8b", None, {"attention.decode": "fa3"}),
+        ("vllm", "0.20.0", "sm120", "deepseek-v3", "nvfp4", {"mla": "triton", "moe": "cutlass"}),
+        ("vllm", "0.20.0", "sm89", "qwen3-235b", "nvfp4", {"moe": "marlin", "gemm.fp4": "marlin"}),
+        ("vllm", "0.12.0", "sm120", "gpt-oss-20b", None, {"moe": "marlin", "attention.decode": "triton"}),
+        ("vllm", "0.33.0", "sm90", "llama-3.1-8b", "awq", {"gemm.int4": "machete"}),
+        ("llama.cpp", "b6500", "sm89", "qwen3-8b", "gguf q4_k_m", {"attention.decode": "ggml"}),
+    ],
+)
+def test_defaults(engine, version, arch, model, quantization, expected):
+    found = picks(engine, version, arch, model, quantization)
+    assert {role: found.get(role) for role in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "arch", "model", "quantization", "role"),
+    [
+        ("sglang", "0.5.12", "sm120", "glm-5", "modelopt_fp4", "gemm.fp4"),
+        ("sglang", "0.5.16", "sm120", "glm-5", "modelopt_fp4", "dsa.decode"),
+        ("sglang", "0.5.23", "sm120", "glm-5", "nvfp4", "moe"),
+        ("sglang", "99.0", "sm120", "glm-5", "modelopt_fp4", "moe"),
+        ("sglang", "main", "sm120", "glm-5", "modelopt_fp4", "moe"),
+        ("vllm", "0.20.0", "sm120", "glm-5", "nvfp4", "dsa.decode"),
+        ("sglang", "0.5.14", None, "glm-5", "modelopt_fp4", "moe"),
+        ("sglang", "0.5.14", "sm120", "no such model", "modelopt_fp4", "moe"),
+        ("sglang", "0.5.14", "gfx942", "glm-5", "fp8", "moe"),
+        ("unheard", "1", "sm120", "glm-5", "nvfp4", "moe"),
+    ],
+)
+def test_what_is_open_stays_open(engine, version, arch, model, quantization, role):
+    assert role not in picks(engine, version, arch, model, quantization)
+
+
+def test_settings_and_environment_change_defaults():
+    assert picks("sglang", "0.5.23", "sm90", "deepseek-v3", "fp8")["moe"] == "triton"
+    assert (
+        picks("sglang", "0.5.23", "sm90", "deepseek-v3", "fp8", {"moe_a2a_backend": "deepep"})["moe"]
+        == "deepgemm"
+    )
+    off = {"SGLANG_ENABLE_JIT_DEEPGEMM": "0"}
+    assert picks("sglang", "0.5.5", "sm120", "deepseek-v3", "fp8", None, off)["gemm.fp8"] == "triton"
+    assert (
+        picks("sglang", "0.5.23", "sm120", "glm-5", "modelopt_fp4", {"kv_cache_dtype": "bf16"})["dsa.prefill"]
+        == "flashmla"
+    )
+
+
+def test_a_release_may_override_what_was_asked():
+    glm = models.find_model("glm-5")
+    assert gates.forced_roles("sglang", "0.5.10", "sm120", glm)["dsa.decode"][0] == "trtllm-gen"
+    assert gates.forced_roles("sglang", "0.5.14", "sm120", glm) == {}
+
+
+def test_rules_cite_gates_and_use_known_words():
+    rules = [rule for engine in dialects.ENGINES for rule in gates._rules("engines", engine)]
+    assert len(rules) > 100
+    for rule in rules:
+        assert gates.gate(rule["gate"]) is not None
+        for role, kernel in rule["roles"].items():
+            assert kernel is None or engines.is_known(role, kernel)
+        for engine, known in ((one, options.releases(one)) for one in dialects.ENGINES):
+            if rule in gates._rules("engines", engine):
+                assert set(rule["versions"]) <= {*known, "*"}
+
+
+def test_gates_of_a_release():
+    hand_read = gates.gates_for("sglang", "0.5.14", "sm120")
+    assert hand_read
+    assert all(one.origin == "curated" for one in hand_read)
+    with_leads = gates.gates_for("sglang", "0.5.14", "sm120", leads=True)
+    assert len(with_leads) > len(hand_read)
+    assert {one.id for one in hand_read} <= {one.id for one in with_leads}
+    assert gates.gates_for("tensorrt-llm")
+    assert len({one.id for one in gates._curated()}) == len(gates._curated())
