@@ -186,19 +186,19 @@ class _Reader:
 
     def _option(self, flag: str) -> tuple[Option | None, str, bool]:
         """The option behind a flag, the nested key after it, and whether the flag negates it."""
-        for known in self._catalogs():
+        for known in self._catalogs(flag):
             found = _find(known, flag)
             if found[0]:
                 return found
         return None, "", False
 
-    def _catalogs(self) -> Iterator[Catalog]:
+    def _catalogs(self, flag: str) -> Iterator[Catalog]:
         first = options.reference(self.engine, self.version)
         if first is None:
             return
         yield first
         for release in reversed(options.releases(self.engine)):
-            if release != first.version:
+            if release != first.version and options.mentions(self.engine, release, flag):
                 yield options.catalog(self.engine, release)
 
     def _values_of(self, option: Option, rest: list[str]) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -76,20 +76,51 @@ class Option:
 _ACTIONS_WITH_VALUE = ("DeprecatedAliasStoreAction", "LoRAPathAction")
 
 
-@dataclass(frozen=True, slots=True)
-class Catalog:
-    """One release's flags, by every spelling and by ``dest``; environment names; nested configuration
-    fields."""
+class Index(Mapping[str, Option]):
+    """Options by a spelling or a dest; each is built from its row when it is first asked for."""
 
-    engine: str
-    version: str
-    options: tuple[Option, ...]
-    by_flag: Mapping[str, Option]
-    by_dest: Mapping[str, Option]
-    environment: frozenset[str]
-    fields: Mapping[str, Mapping[str, tuple[Any, ...] | None]]
-    pins: Mapping[str, str]
-    source: str
+    def __init__(self, rows: list[dict[str, Any]], places: dict[str, int], built: dict[int, Option]) -> None:
+        self._rows, self._places, self._built = rows, places, built
+
+    def __getitem__(self, key: str) -> Option:
+        place = self._places[key]
+        if place not in self._built:
+            self._built[place] = _option(self._rows[place])
+        return self._built[place]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+class Catalog:
+    """One release's flags, by every spelling and by ``dest``; environment names; pinned dependencies.
+
+    ``fields`` maps a nested configuration class to its fields and their choices; ``source`` says what was
+    read.
+    """
+
+    def __init__(self, raw: dict[str, Any]) -> None:
+        self.engine: str = raw["engine"]
+        self.version: str = raw["version"]
+        self.source: str = raw["source"]
+        self.pins: Mapping[str, str] = raw["pinned"]
+        self.environment = frozenset(raw["env"])
+        self.fields: Mapping[str, Mapping[str, list[Any] | None]] = raw.get("fields", {})
+        flags, dests = _places(raw["flags"])
+        built: dict[int, Option] = {}
+        self.by_flag: Mapping[str, Option] = Index(raw["flags"], flags, built)
+        self.by_dest: Mapping[str, Option] = Index(raw["flags"], dests, built)
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Every option of the release, deprecated ones included."""
+        return tuple({id(one): one for one in self.by_flag.values()}.values())
 
     def find(self, key: str) -> Option | None:
         """The option of a flag (any alias, underscores for hyphens, unique abbreviation) or of a dest."""
@@ -103,9 +134,10 @@ class Catalog:
     def _abbreviated(self, name: str) -> Option | None:
         if not name.startswith("--") or self.engine not in _ENGINES_WITH_ABBREVIATIONS:
             return None
-        found = {option.flag: option for flag, option in self.by_flag.items() if flag.startswith(name)}
-        dests = {option.dest for option in found.values()}
-        return next(iter(found.values())) if len(dests) == 1 else None
+        found = {
+            self.by_flag[flag].dest: self.by_flag[flag] for flag in self.by_flag if flag.startswith(name)
+        }
+        return next(iter(found.values())) if len(found) == 1 else None
 
 
 _ENGINES_WITH_ABBREVIATIONS = ("sglang", "vllm")
@@ -172,7 +204,19 @@ def catalog(engine: str, version: str) -> Catalog:
     """The catalog of one catalogued release. Raises ``KeyError`` for any other."""
     if version not in releases(engine):
         raise KeyError(f"{engine} {version} is not catalogued")
-    return _catalog(json.loads((_FOLDER / f"{engine}-{version}.json").read_text(encoding="utf-8")))
+    return Catalog(json.loads(_text(engine, version)))
+
+
+def mentions(engine: str, version: str, flag: str) -> bool:
+    """Whether a release's catalog holds a flag by name, told without loading it."""
+    head = normal_flag(flag).partition(".")[0]
+    names = {flag.partition("=")[0], head, "--" + head.removeprefix("--no-")}
+    return any(f'"{name}"' in _text(engine, version) for name in names)
+
+
+@cache
+def _text(engine: str, version: str) -> str:
+    return (_FOLDER / f"{engine}-{version}.json").read_text(encoding="utf-8")
 
 
 def option(engine: str, version: str | None, key: str) -> Option | None:
@@ -252,7 +296,8 @@ def _accepts(engine: str, release: str, flag: str) -> bool:
 
 
 def _release_with(engine: str, flag: str) -> str | None:
-    return next((one for one in reversed(releases(engine)) if _accepts(engine, one, flag)), None)
+    known = (one for one in reversed(releases(engine)) if mentions(engine, one, flag))
+    return next((one for one in known if _accepts(engine, one, flag)), None)
 
 
 def _nearest_flag(engine: str, release: str, flag: str) -> str | None:
@@ -284,31 +329,18 @@ def _order(version: str) -> tuple[bool, Any]:
     return (key is not None, key or version)
 
 
-def _catalog(raw: dict[str, Any]) -> Catalog:
-    options = tuple(_option(row) for row in raw["flags"])
-    by_flag: dict[str, Option] = {}
-    by_dest: dict[str, Option] = {}
-    for one in options:
-        for name in (one.flag, *one.aliases, *one.negations):
-            by_flag.setdefault(name, one)
-            by_flag.setdefault(normal_flag(name), one)
-        if one.dest not in by_dest or by_dest[one.dest].deprecated:
-            by_dest[one.dest] = one
-    fields = {
-        name: {key: _tuple(value) for key, value in rows.items()}
-        for name, rows in raw.get("fields", {}).items()
-    }
-    return Catalog(
-        engine=raw["engine"],
-        version=raw["version"],
-        options=options,
-        by_flag=by_flag,
-        by_dest=by_dest,
-        environment=frozenset(raw["env"]),
-        fields=fields,
-        pins=raw["pinned"],
-        source=raw["source"],
-    )
+def _places(rows: list[dict[str, Any]]) -> tuple[dict[str, int], dict[str, int]]:
+    """Where the row of each spelling and of each dest stands; a deprecated flag yields its dest to a
+    current one."""
+    flags: dict[str, int] = {}
+    dests: dict[str, int] = {}
+    for place, row in enumerate(rows):
+        for name in (row["flag"], *row.get("aliases", ()), *row.get("negations", ())):
+            flags.setdefault(name, place)
+            flags.setdefault(normal_flag(name), place)
+        if row["dest"] not in dests or rows[dests[row["dest"]]].get("deprecated"):
+            dests[row["dest"]] = place
+    return flags, dests
 
 
 def _option(row: dict[str, Any]) -> Option:
@@ -316,7 +348,3 @@ def _option(row: dict[str, Any]) -> Option:
     for key in ("aliases", "choices", "negations"):
         fields[key] = tuple(fields.get(key, ()))
     return Option(**fields)
-
-
-def _tuple(value: list[Any] | None) -> tuple[Any, ...] | None:
-    return None if value is None else tuple(value)

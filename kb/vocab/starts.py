@@ -19,11 +19,10 @@ _PINNED = re.compile(r"(?:^|/)(sglang|vllm|tensorrt[-_]llm)(?:\[[^\]]*\])?(?:==|
 _CONTAINERS = ("docker", "podman", "nerdctl", "singularity", "apptainer")
 _PROMPT = re.compile(r"^\s*(?:\$|>)\s+")
 _END = "\x00"
-_TOKEN = re.compile(
+_SHELL_PARTS = (  # compiled on first use: only shell text needs it
     r"""(?P<quoted>'[^']*'|"(?:\\.|[^"\\])*")|(?P<comment>(?<!\S)\#[^\n]*)|(?P<continued>\\[ \t]*\r?\n)"""
     r"""|(?P<escaped>\\.)|(?P<name><[A-Za-z][\w./-]*>)|(?P<redirect>(?<!\S)(?:\d?>&\d|\d?>>?[ \t]*[^\s;|&]+"""
-    r"""|&>>?[ \t]*\S+|<[ \t]*[^\s<;|&]+))|(?P<end>\r?\n|\x00)""",
-    re.DOTALL,
+    r"""|&>>?[ \t]*\S+|<[ \t]*[^\s<;|&]+))|(?P<end>\r?\n|\x00)"""
 )
 _ENV_FLAGS = ("-e", "--env")
 _SHELLS = ("bash", "sh", "zsh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash")
@@ -145,7 +144,7 @@ def split_commands(text: str) -> list[list[str]]:
     Comments, prompts, continuations and redirections are taken off; ``<NAME>`` stays a word.
     """
     commands: list[list[str]] = []
-    for line in _TOKEN.sub(_plain_token, text).split(_END):
+    for line in re.sub(_SHELL_PARTS, _plain_token, text, flags=re.DOTALL).split(_END):
         try:
             lexer = shlex.shlex(_PROMPT.sub("", line), posix=True, punctuation_chars=";&|()")
             lexer.whitespace_split, lexer.commenters = True, ""
