@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kb import versions
@@ -19,17 +19,22 @@ from recommend.question import Query, Version
 Condition = Mapping[str, Any]
 CHOICES = ("roles", "settings", "env", "kv_dtype", "divides", "dependencies", "workload")
 _COMMON = ("tp", "ep", "dp", "pp", "kv_dtype", "speculation", "max_len", "graphs")
+_NEWEST = "99999"
 _ONE = ("tp", "ep", "dp", "pp")
 _PLAIN_KV = frozenset({"auto", "bf16", "bfloat16", "fp16", "float16", "half", "f16"})
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``truth`` None means unknown and ``missing`` names what to say; ``chosen``: the question chose it."""
+    """``truth`` None means unknown and ``missing`` names what to say; ``chosen``: the question chose it.
+
+    ``unlikely``: nobody named the version, and the newest one would answer no.
+    """
 
     truth: bool | None
     missing: str = ""
     chosen: bool = False
+    unlikely: bool = False
 
 
 def holds(condition: Condition, values: Iterable[Any]) -> bool | None:
@@ -294,11 +299,14 @@ def _cuda(query: Query, _: str | None, condition: Condition) -> Answer:
 
 def _dependencies(query: Query, key: str | None, condition: Condition) -> Answer:
     answer = _version(str(key), query.components.get(str(key)), condition)
-    return Answer(answer.truth, answer.missing, chosen=str(key) in query.dependencies)
+    return replace(answer, chosen=str(key) in query.dependencies)
 
 
 def _version(component: str, version: Version | None, condition: Condition) -> Answer:
     missing = f"{component} version"
+    if version is None:
+        newest = _version(component, _NEWEST, condition).truth
+        return Answer(None, missing, unlikely=newest is False)
     if "spec" not in condition:
         if "min" in condition or "max" in condition:
             bounds = [f">={condition['min']}"] * ("min" in condition) + [f"<={condition['max']}"] * (

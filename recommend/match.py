@@ -26,7 +26,8 @@ class Matched:
 
     ``met`` are the dimensions that hold (``roles.moe``), ``chosen`` those of them that the question chose
     itself; ``inherited`` when the arch only mirrors the tested one; ``unnamed`` are components without any
-    version, while no older engine release was named that would date them.
+    version, while no older engine release was named that would date them; ``unlikely`` when the newest
+    version of something unnamed would not match.
     """
 
     sure: bool
@@ -35,6 +36,7 @@ class Matched:
     chosen: tuple[str, ...] = ()
     inherited: bool = False
     unnamed: tuple[str, ...] = ()
+    unlikely: bool = False
 
 
 def match(record: Json, query: Query) -> Matched | None:
@@ -65,7 +67,7 @@ def _alternative(alternative: Json, query: Query) -> Matched | None:
     missing: list[str] = []
     met: list[str] = []
     chosen: list[str] = []
-    inherited = False
+    inherited = unlikely = False
     for name, key, condition in alternative["when"]:
         answer = DIMENSIONS[name](query, key, condition)
         if answer.truth is False:
@@ -74,6 +76,7 @@ def _alternative(alternative: Json, query: Query) -> Matched | None:
             inherited = True
         elif answer.truth is None:
             missing.append(answer.missing)
+            unlikely = unlikely or answer.unlikely
             continue
         label = f"{name}.{key}" if key else name
         met.append(label)
@@ -85,7 +88,14 @@ def _alternative(alternative: Json, query: Query) -> Matched | None:
             return None
         (met if answer.truth else missing).append("divides" if answer.truth else answer.missing)
         chosen += ["divides"] * bool(answer.truth)
-    return Matched(not missing, tuple(dict.fromkeys(missing)), tuple(met), tuple(chosen), inherited)
+    return Matched(
+        sure=not missing,
+        missing=tuple(dict.fromkeys(missing)),
+        met=tuple(met),
+        chosen=tuple(chosen),
+        inherited=inherited,
+        unlikely=unlikely,
+    )
 
 
 def divides(query: Query, rule: Json) -> Answer:

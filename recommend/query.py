@@ -263,12 +263,9 @@ def _hardware(
     text = (asked.gpu or "").strip()
     facts = gpus.find_gpu(text) if text else None
     arch = facts.arch if facts else gpus.arch_of(text) if text else None
-    if text and arch is None:
-        near = gpus.nearest(text)
-        draft.unknown.append(
-            f"GPU {text!r} is not catalogued" + (f"; did you mean {near!r}?" if near else "")
-        )
     plain_arch = bool(text) and facts is None and gpus.arch_code(text) is not None
+    if text and facts is None and not plain_arch:
+        draft.unknown.append(_not_catalogued("GPU", text, arch, gpus.nearest(text)))
     return (
         Hardware(
             gpu=facts.name if facts else None if plain_arch else text or None,
@@ -284,6 +281,12 @@ def _hardware(
     )
 
 
+def _not_catalogued(what: str, name: str, taken: str | None, near: str | None) -> str:
+    taken_as = f", taken as {taken}" if taken else ""
+    nearest = f"; the nearest known is {near!r}" if near else ""
+    return f"{what} {name!r} is not catalogued{taken_as}{nearest}"
+
+
 def _count(common: Mapping[str, Any]) -> int | None:
     """GPUs that tensor and pipeline parallelism need, or None where neither is given."""
     sizes = [common[key] for key in ("tp", "pp") if isinstance(common.get(key), int)]
@@ -297,9 +300,8 @@ def _model(
     name: str | None, entry: models.ModelEntry | None, quantization: str | None, draft: _Draft
 ) -> Model:
     family = entry.family if entry else models.family_of(name) if name else None
-    if name and family is None:
-        near = models.nearest(name)
-        draft.unknown.append(f"model {name!r} is not catalogued" + (f"; nearest is {near!r}" if near else ""))
+    if name and entry is None:
+        draft.unknown.append(_not_catalogued("model", name, family, models.nearest(name)))
     return Model(
         name=name,
         id=entry.id if entry else None,

@@ -95,7 +95,7 @@ def judge(query: Query, evidence: Evidence) -> Verdict:
         verdict=verdict,
         findings=tuple(findings),
         missing=missing or _needed(query, verdict),
-        advice=tuple(_advice(matched)),
+        advice=tuple(_advice(matched, query)),
         assumed=query.assumed,
         resolved=query.resolved,
         unknown=query.unknown,
@@ -139,18 +139,44 @@ def _of_records(matched: Sequence[Pair], query: Query, evidence: Evidence) -> It
             if found.sure:
                 yield _finding(record, found, query, "known-good", other_side(record))
             continue
-        if not found.sure and not _worth_suspecting(record, found):
+        if not _bears(record, found, query):
             continue
+        trust = trust_of(record, inherited=found.inherited)
         conflicts = [
             *other_side(record),
-            *_good_against((record, found), good),
+            *_good_against((record, found), good, trust),
             *_own_against(record, query, evidence),
         ]
-        trust = trust_of(record, inherited=found.inherited)
-        word = (
-            "suspect" if not found.sure or trust == "inferred" else "disputed" if conflicts else "known-bad"
-        )
+        word = _weigh(record, found, query, trust, disputed=bool(conflicts))
         yield _finding(record, found, query, word, conflicts)
+
+
+def _weigh(record: Json, found: Matched, query: Query, trust: str, *, disputed: bool) -> str:
+    """The word for a bad record that matches; one report about mere defaults does not condemn by itself."""
+    if not found.sure:
+        return "suspect"
+    if disputed:
+        return "disputed"
+    weak = trust == "inferred" or (trust == "reported" and _by_default(record, found, query))
+    return "suspect" if weak else "known-bad"
+
+
+def _by_default(record: Json, found: Matched, query: Query) -> bool:
+    """Whether the question neither chose a setting nor named a version that the record speaks of."""
+    named = {*query.dependencies} | ({query.engine} if "engine_version" not in query.assumed else set())
+    return not found.chosen and not named & set(record["ranges"])
+
+
+def _bears(record: Json, found: Matched, query: Query) -> bool:
+    """Whether a bad record that matches is a finding, and not only advice.
+
+    One report whose trigger is a setting that everyone has by default is advice.
+    """
+    if not found.sure:
+        return _worth_suspecting(record, found)
+    triggers = [name for name in found.met if name.partition(".")[0] in ("settings", "env")]
+    alone = trust_of(record, inherited=found.inherited) in ("reported", "inferred")
+    return not (triggers and alone and _by_default(record, found, query))
 
 
 def _worth_suspecting(record: Json, found: Matched) -> bool:
@@ -173,11 +199,11 @@ _OTHER_QUESTION = ("the engine", "the model", "the GPU's product name")
 
 
 def _gone_by_now(record: Json, found: Matched) -> bool:
-    """Whether every open version is of a library that nobody named and whose newest version is free of it."""
+    """Whether an open version is of something that nobody named and whose newest version is free of it."""
     open_versions = [one.removesuffix(" version") for one in found.missing if one.endswith(" version")]
-    if len(open_versions) < len(found.missing):
-        return False
-    return all(name in found.unnamed and latest_is_free(record, name) for name in open_versions)
+    return found.unlikely or any(
+        name in found.unnamed and latest_is_free(record, name) for name in open_versions
+    )
 
 
 def latest_is_free(record: Json, component: str) -> bool:
@@ -187,17 +213,17 @@ def latest_is_free(record: Json, component: str) -> bool:
     return bool(ends) and all(end == "not-affected" for end in ends)
 
 
-def _advice(matched: Sequence[Pair]) -> Iterator[Json]:
+def _advice(matched: Sequence[Pair], query: Query) -> Iterator[Json]:
     """Records that would speak here if something unsaid were so."""
     for record, found in matched:
-        if not record["good"] and not found.sure and found.chosen and not _worth_suspecting(record, found):
-            effect = record["outcomes"][0]["effect"]
-            yield {
-                "record": record["id"],
-                "title": record["title"],
-                "effect": effect,
-                "if": list(found.missing),
-            }
+        if record["good"] or not (found.chosen or found.sure) or _bears(record, found, query):
+            continue
+        yield {
+            "record": record["id"],
+            "title": record["title"],
+            "effect": record["outcomes"][0]["effect"],
+            "if": list(found.missing) or ["seen once, with default settings"],
+        }
 
 
 def other_side(record: Json) -> list[Json]:
@@ -215,12 +241,14 @@ def _settled(record: Json, one: Json) -> bool:
     return any(state_of(name, ranges[name], then) == "not-affected" for name in seen if name in ranges)
 
 
-def _good_against(bad: Pair, good: Sequence[Pair]) -> Iterator[Json]:
-    """Records that say the same thing works, at least as specifically."""
+def _good_against(bad: Pair, good: Sequence[Pair], trust: str) -> Iterator[Json]:
+    """Records that say the same thing works: as specifically, or better proven than a mere inference."""
     roles = {name for name in bad[1].met if name.startswith("roles.")}
     for record, found in good:
-        shared = roles & set(found.met)
-        if shared and set(found.met) >= set(bad[1].met) and not found.inherited:
+        if not roles & set(found.met) or found.inherited:
+            continue
+        proven = trust == "inferred" and trust_of(record) == "confirmed"
+        if proven or set(found.met) >= set(bad[1].met):
             yield {"ref": record["id"], "kind": "record", "side": "for", "conditions": record["title"]}
 
 

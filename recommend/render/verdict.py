@@ -201,9 +201,7 @@ def _more(label: str, found: Sequence[Finding]) -> list[str]:
 def _advice(verdict: Verdict) -> list[str]:
     if verdict.verdict == "unknown" or not verdict.advice:
         return []
-    texts = [
-        f"{one['title']} ({one['record']}): depends on {', '.join(one['if'])}" for one in verdict.advice[:4]
-    ]
+    texts = [f"{one['title']} ({one['record']}): {', '.join(one['if'])}" for one in verdict.advice[:4]]
     rest = len(verdict.advice) - len(texts)
     return ["", *rows("also know", texts + ([f"and {rest} more (--json)"] if rest > 0 else []))]
 
