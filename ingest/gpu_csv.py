@@ -72,6 +72,8 @@ def layout(head: str) -> TraceLayout | None:
     """The layout of the first table of GPU columns in a file's head, or None when no line is its header."""
     for number, line in enumerate(head.split("\n")[:HEADER_SEARCH_LINES]):
         text = line.strip("\r \ufeff")
+        if text[:1] in ("{", "["):
+            continue
         for delimiter in _DELIMITERS:
             cells = _cells(text, delimiter)
             columns = tuple(recognise_column(cell) for cell in cells)

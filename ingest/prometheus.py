@@ -50,7 +50,10 @@ def parse_samples(lines: Iterable[tuple[int, str]]) -> Iterator[Sample]:
 
 
 def quantile(buckets: Mapping[float, float], share: float) -> float | None:
-    """A quantile of a cumulative histogram (upper bound -> count), linear inside a bucket; None if empty."""
+    """A quantile of a cumulative histogram (upper bound -> count), linear inside a bucket.
+
+    None when it is empty, or when the value lies in the lowest bucket: then all that is known is its bound.
+    """
     bounds = sorted(buckets)
     total = buckets[bounds[-1]] if bounds else 0.0
     if total <= 0:
@@ -58,6 +61,8 @@ def quantile(buckets: Mapping[float, float], share: float) -> float | None:
     wanted, low, below = share * total, 0.0, 0.0
     for bound in bounds:
         if buckets[bound] >= wanted:
+            if bound == bounds[0]:
+                return None
             if math.isinf(bound) or buckets[bound] == below:
                 return low if math.isinf(bound) else bound
             return low + (bound - low) * (wanted - below) / (buckets[bound] - below)

@@ -59,7 +59,7 @@ def hardware_of(found: Telemetry, **facts: str | None) -> Hardware:
     limits = {_limit(gpu) for gpu in found.gpus} - {None}
     return hardware(
         names=[gpu.name for gpu in found.gpus],
-        count=len(found.gpus) or None,
+        count=len(found.gpus) if any(gpu.index is not None or gpu.uuid for gpu in found.gpus) else None,
         memory_mib=totals.pop() if len(totals) == 1 else None,
         power_limit_w=limits.pop() if len(limits) == 1 else None,
         **facts,

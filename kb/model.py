@@ -218,7 +218,7 @@ class LineCount:
 class Reading:
     """What one file tells, on its own. ``format`` is a format's name or ``unknown``.
 
-    ``kind``: server_log | trace | benchmark | config | probe | note | unknown. It decides how assembly joins it:
+    ``kind``: server_log | trace | benchmark | config | probe | metrics | note | unknown. It decides how assembly joins it:
     a server_log anchors runs (one experiment per server start); a benchmark carries measurements in experiments
     whose server is unknown; a config's ``experiments`` holds at most one experiment that only supplies fields;
     a trace has telemetry and no experiments. ``status``: parsed | partial | unknown | refused.

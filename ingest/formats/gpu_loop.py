@@ -1,0 +1,206 @@
+"""GPU traces of people's own loops: CSV and JSON lines whose columns say what they hold.
+
+Owns deciding that a table is a GPU trace at all: it must hold at least two quantities of a GPU, one of them
+load or power, and nothing of a benchmark's results.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from ingest.formats import Format, Unreadable
+from ingest.gpu_columns import Column, is_tool_name, recognise_column
+from ingest.gpu_csv import TraceLayout, blocks, clean_blocks, layout, raw_head, summarise, to_number
+from ingest.sources import Source
+from ingest.tally import Cards, vague_roles
+from ingest.traces import hardware_of, line_count, summary_reading, telemetry_of, trace_reading
+from kb.model import Problem, Reading
+
+_RESULT = re.compile(
+    r"(?i)throughput|ttft|tpot|\bitl\b|latency|tok(?:ens?)?[_/]|tps\b|request|accuracy|speedup|kernel|batch|prompt|"
+    r"concurren"
+)
+_NEEDED = {"utilization_pct", "power_w"}
+_TIMES = ("time", "epoch", "elapsed")
+_NESTED = ("gpus", "devices", "cards", "gpu", "samples", "gpu_stats", "gpu_metrics")
+
+
+def sniff_csv(source: Source) -> float:
+    """Enough columns of a GPU's state and none of a result."""
+    found = layout(source.head)
+    if found is None or not _is_trace(found.columns):
+        return 0.0
+    if sum(1 for one in found.columns if is_tool_name(one.name) and "." in one.name) >= 2:
+        return 0.0
+    return 0.85 if any(found.position(role) is not None for role in _TIMES) else 0.6
+
+
+def read_csv(source: Source) -> Reading:
+    """Samples of every GPU."""
+    found = layout(raw_head(source))
+    if found:
+        summary = summarise(blocks(source), found)
+    else:
+        found = layout(source.head)
+        if found is None:
+            raise Unreadable("no header line of GPU columns was found")
+        summary = summarise(clean_blocks(source), found)
+    reading = summary_reading(str(source.path), "gpu_loop_csv", "own loop", summary, _names(found))
+    if not summary.rows:
+        raise Unreadable("a header of GPU columns, but no row of samples")
+    return reading
+
+
+def sniff_jsonl(source: Source) -> float:
+    """Objects, one a line, with enough keys of a GPU's state."""
+    if source.head.lstrip("\ufeff \t\r\n")[:1] != "{":
+        return 0.0
+    first = next((row for _, row in islice(_objects(source.head.split("\n")), 1)), None)
+    if first is None:
+        return 0.0
+    columns = [recognise_column(key) for card in _cards(first) for key in card]
+    return 0.85 if _is_trace(tuple(columns)) else 0.0
+
+
+def read_jsonl(source: Source) -> Reading:
+    """Samples of every GPU; keys may name the card, or lists of cards be nested."""
+    reader = _Lines()
+    total = 0
+    for number, line in source.lines():
+        total += bool(line.strip())
+        reader.take(number, line)
+    if not reader.rows:
+        raise Unreadable("no JSON line with a GPU's state was found")
+    for tally in reader.cards.by_key.values():
+        tally.vague = reader.vague
+    found = telemetry_of(
+        reader.cards.by_key.values(),
+        rows=reader.rows,
+        first=reader.first,
+        last=reader.last,
+        extra={"columns": reader.keys[:64]},
+    )
+    return trace_reading(
+        str(source.path),
+        "gpu_loop_jsonl",
+        found,
+        hardware_of(found),
+        tool="own loop",
+        lines=line_count(total, total - reader.rows),
+        problems=reader.problems[:20],
+        status="partial" if reader.problems else "parsed",
+    )
+
+
+class _Lines:
+    """What JSON lines told so far."""
+
+    def __init__(self) -> None:
+        self.cards = Cards()
+        self.rows = 0
+        self.first = self.last = ""
+        self.keys: list[str] = []
+        self.vague: set[str] = set()
+        self.problems: list[Problem] = []
+
+    def take(self, number: int, line: str) -> None:
+        """One line."""
+        if not line.strip():
+            return
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            self.problems.append(Problem(line=number, what="is no JSON object, or is cut"))
+            return
+        self.rows += 1
+        self.keys = self.keys or [str(key) for key in row]
+        self._time(row)
+        for at, card in enumerate(_cards(row)):
+            self._add(at, card)
+
+    def _time(self, row: Mapping[str, Any]) -> None:
+        for key, value in row.items():
+            if recognise_column(str(key)).role in _TIMES and isinstance(value, str | int | float):
+                self.last = str(value)
+                self.first = self.first or self.last
+                return
+
+    def _add(self, at: int, card: Mapping[str, Any]) -> None:
+        samples: dict[int | None, dict[str, float | None]] = {}
+        who: dict[str, Any] = {"index": None, "name": None, "uuid": None}
+        for key, value in card.items():
+            column = recognise_column(str(key))
+            if column.is_metric and not isinstance(value, bool):
+                samples.setdefault(column.gpu, {})[column.role] = _number(value, column)
+                self.vague |= vague_roles([column])
+            elif column.role in who and column.gpu is None and isinstance(value, str | int):
+                who[column.role] = value
+        index = who["index"] if isinstance(who["index"], int) else None
+        for gpu, sample in samples.items():
+            place = gpu if gpu is not None else index
+            key = str(place) if place is not None else str(who["uuid"] or at)
+            self.cards.add(key, sample, index=place, name=who["name"], uuid=who["uuid"])
+
+
+def _objects(lines: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(lines[:20], 1):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict):
+            yield number, row
+
+
+def _cards(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The mappings of a row that each describe one card: a nested list, or the row itself."""
+    for key in _NESTED:
+        inner = row.get(key)
+        if isinstance(inner, list) and inner and all(isinstance(one, dict) for one in inner):
+            return list(inner)
+        if isinstance(inner, dict) and inner:
+            cards: list[Mapping[str, Any]] = [one for one in inner.values() if isinstance(one, dict)]
+            return cards or [inner]
+    return [row]
+
+
+def _is_trace(columns: tuple[Column, ...]) -> bool:
+    metrics = {one.role for one in columns if one.is_metric}
+    if len(metrics) < 2 or not metrics & _NEEDED:
+        return False
+    return not any(_RESULT.search(one.name) for one in columns if not one.is_metric)
+
+
+def _names(found: TraceLayout) -> list[str]:
+    return [one.name for one in found.columns]
+
+
+def _number(value: Any, column: Column) -> float | None:
+    return to_number(str(value), column.role, column.factor)
+
+
+FORMATS = [
+    Format(
+        name="gpu_loop_csv",
+        kind="trace",
+        sniff=sniff_csv,
+        read=read_csv,
+        docs="CSV of people's own loops around nvidia-smi, NVML or rocm-smi: columns are recognised by name "
+        "and unit (`power_w`, `gpu_util`, `mem_used_mb`, `GPU0 Temp (C)`), long or wide, with times or "
+        "seconds.",
+    ),
+    Format(
+        name="gpu_loop_jsonl",
+        kind="trace",
+        sniff=sniff_jsonl,
+        read=read_jsonl,
+        docs="JSON lines of people's own loops: flat, with the card in the key (`gpu_usage:0`), or with a "
+        "list of cards in each line.",
+    ),
+]
