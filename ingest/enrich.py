@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from ingest.conclude import conclude
 from ingest.matching import Draft
 from ingest.telemetry import diagnose_trace
 from kb.model import Experiment, Measurement, Outcome, Telemetry
@@ -75,7 +76,8 @@ def completed(run: Experiment, draft: Draft) -> Experiment:
     if telemetry is not None:
         found = diagnose_trace(telemetry, flowing, run.hardware.power_limit_w)
         telemetry = replace(telemetry, conditions=found or telemetry.conditions)
-    return replace(run, telemetry=telemetry, outcome=_ended(run, loaded))
+    run = replace(run, telemetry=telemetry, outcome=_ended(run, loaded))
+    return conclude(run, draft.facts, telemetry, draft.kernel)
 
 
 def _ended(run: Experiment, loaded: bool | None) -> Outcome:

@@ -25,6 +25,7 @@ ORDER = (
     "measurement",
     "config",
     "trace",
+    "kernel",
     "probe",
     "metrics",
     "machine",
@@ -32,24 +33,24 @@ ORDER = (
     "other",
 )
 RECORDED = frozenset({"exit_code", "stopped_by", "killed_by", "ready", "ready_at", "timed_out", "benches"})
+QUOTING = (".md", ".py", ".rst", ".html", ".json", ".jsonl", ".ipynb", ".csv")
 ALONE = "a benchmark without its server"
 
 
 def part_of(reading: Reading) -> str:
     """What assembly uses a reading for: anchor, metadata, or one of the parts that join a run."""
-    if reading.kind == "import":
-        return "import"
     if reading.kind == "server_log":
-        return "anchor" if reading.experiments else "other"
+        return "anchor" if any(_shows_a_server(one, reading.path) for one in reading.experiments) else "other"
+    if "kernel" in reading.extra:
+        return "kernel"
     if reading.kind == "config" and _records_a_start(reading):
         return "metadata"
-    if any(one.measurements for one in reading.experiments):
+    if reading.kind != "import" and any(one.measurements for one in reading.experiments):
         return "measurement"
     if reading.kind == "trace":
         timed = reading.telemetry is not None and reading.telemetry.samples > 1
         return "trace" if timed else "machine"
-    known = {"config": "config", "probe": "probe", "benchmark": "measurement", "note": "note"}
-    return known.get(reading.kind, "metrics" if reading.telemetry or reading.extra else "other")
+    return {"benchmark": "measurement", "unknown": "other"}.get(reading.kind, reading.kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +207,13 @@ def _draft(piece: Piece, ordinal: int, site: str, experiment: Experiment) -> Dra
     return draft
 
 
+def _shows_a_server(told: Experiment, path: str) -> bool:
+    """Whether a log is of a server rather than a page or a program that quotes one."""
+    backend = told.backend
+    facts = backend.engine_version or backend.settings or told.port or told.started or backend.resolved
+    return bool(facts) or told.outcome.stage not in (None, "args") or not path.endswith(QUOTING)
+
+
 def _records_a_start(reading: Reading) -> bool:
     """Whether a recorder wrote down how a server that it started ended."""
     return bool(reading.experiments) and not RECORDED.isdisjoint(reading.extra.get("run") or ())
@@ -232,9 +240,11 @@ def _take(piece: Piece, match: Match) -> None:
     if piece.part == "metadata":
         _take_facts(draft, piece)
     if piece.part == "probe":
-        draft.probes.append(dict(piece.reading.extra))
+        draft.probes.append(dict(piece.reading.extra.get("probe") or {}))
     if piece.part == "trace":
         draft.traces.append(piece)
+    if piece.part == "kernel":
+        draft.kernel += list(piece.reading.extra["kernel"])
 
 
 def _take_points(piece: Piece, told: Experiment, match: Match) -> None:

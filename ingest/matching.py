@@ -51,6 +51,7 @@ class Draft:
     facts: dict[str, Any] = field(default_factory=dict)
     probes: list[dict[str, Any]] = field(default_factory=list)
     traces: list[Piece] = field(default_factory=list)
+    kernel: list[dict[str, Any]] = field(default_factory=list)
     alone: bool = False
     imported: bool = False
 

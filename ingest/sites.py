@@ -73,13 +73,11 @@ class Sites:
         ``joined`` maps a site to the shared folders that its stored runs have sources from.
         """
         neighbours = self._neighbours(joined)
-        regions, seen = [], set[str]()
+        of: dict[str, set[str]] = {}
         for start in dict.fromkeys(self.site_of(one) or one for one in changed):
-            if start not in seen:
-                group = _spread(start, neighbours)
-                seen |= group
-                regions.append(self._region(group))
-        return regions
+            if start not in of:  # what is reached from a member is in its group already
+                _unite(_spread(start, neighbours), of)
+        return [self._region(group) for group in {id(group): group for group in of.values()}.values()]
 
     def _region(self, group: Set[str]) -> Region:
         sites = group & self.anchored
@@ -107,6 +105,13 @@ class Sites:
 
 def _above(folder: str) -> list[str]:
     return [str(one) for one in PurePosixPath(folder).parents]
+
+
+def _unite(group: set[str], of: dict[str, set[str]]) -> None:
+    """Add a group to those known by member, together with every one that it shares a member with."""
+    touched = {id(of[one]): of[one] for one in group if one in of}
+    whole = group.union(*touched.values())
+    of.update(dict.fromkeys(whole, whole))
 
 
 def _spread(start: str, neighbours: Mapping[str, Set[str]]) -> set[str]:

@@ -16,6 +16,9 @@ from functools import cache
 from ingest.sources import Source
 from kb.model import Problem, Reading
 
+LEAST = 0.3
+SURE = 0.8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
@@ -52,27 +55,42 @@ def all_formats() -> tuple[Format, ...]:
 
 def recognise(source: Source) -> tuple[Format | None, float]:
     """The surest format for a source and how sure it is; (None, best guess) below 0.3."""
-    best, sure = None, 0.0
-    for one in all_formats():
-        confidence = one.sniff(source)
-        if confidence > sure:
-            best, sure = one, confidence
-    return (best, sure) if sure >= 0.3 else (None, sure)
+    best = max(_candidates(source), key=lambda one: one[1], default=(None, 0.0))
+    return best if best[1] >= LEAST else (None, best[1])
 
 
 def read_source(source: Source) -> Reading:
-    """What one source tells; an unknown or refused one is a Reading that says so."""
-    found, _ = recognise(source)
-    if found is None:
-        reason = "no known format: nothing in its first lines is a marker that any parser knows"
-        return Reading(path=str(source.path), format="unknown", status="unknown", problems=(Problem(line=None, what=reason),))
-    try:
-        return found.read(source)
-    except Unreadable as error:
-        return Reading(
-            path=str(source.path),
-            format=found.name,
-            kind=found.kind,
-            status="refused",
-            problems=(Problem(line=None, what=str(error)),),
-        )
+    """What one source tells; an unknown or refused one is a Reading that says so.
+
+    Where the surest format finds that it cannot read the source, the next one that is sure has its turn.
+    """
+    refused: Reading | None = None
+    for found, sure in sorted(_candidates(source), key=lambda one: -one[1]):
+        if sure < (LEAST if refused is None else SURE):
+            break
+        try:
+            return found.read(source)
+        except Unreadable as error:
+            refused = refused or _refused(source, found, str(error))
+    return refused or _unknown(source)
+
+
+def _candidates(source: Source) -> list[tuple[Format, float]]:
+    sniffed = ((one, one.sniff(source)) for one in all_formats())
+    return [(one, sure) for one, sure in sniffed if sure > 0]
+
+
+def _refused(source: Source, found: Format, reason: str) -> Reading:
+    return Reading(
+        path=str(source.path),
+        format=found.name,
+        kind=found.kind,
+        status="refused",
+        problems=(Problem(line=None, what=reason),),
+    )
+
+
+def _unknown(source: Source) -> Reading:
+    reason = "no known format: nothing in its first lines is a marker that any parser knows"
+    problems = (Problem(line=None, what=reason),)
+    return Reading(path=str(source.path), format="unknown", status="unknown", problems=problems)
