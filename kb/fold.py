@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -73,7 +73,8 @@ def key_of(run: Experiment) -> str:
     told = (
         (hardware.gpu or hardware.arch, hardware.count, hardware.power_limit_w, hardware.topology),
         (model.id or model.name, model.quantization),
-        asdict(replace(run.backend, settings=choices(run.backend.settings))),
+        [getattr(run.backend, name) for name in run.backend.__slots__ if name != "settings"],
+        choices(run.backend.settings),
     )
     text = json.dumps(told, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
