@@ -58,7 +58,7 @@ def read_log(source: Source, grammar: Grammar, name: str) -> Reading:
         path=str(source.path),
         format=name,
         kind="server_log",
-        tool=grammar.engine,
+        tool=grammar.engine or None,
         tool_version=versions[0] if versions else None,
         status="partial" if source.trouble else "parsed",
         experiments=tuple(one for one, _ in told),
@@ -130,7 +130,7 @@ def _experiment(start: Start, grammar: Grammar, source: Source) -> tuple[Experim
         hardware=hardware,
         model=model,
         backend=Backend(
-            engine=grammar.engine,
+            engine=grammar.engine or None,
             engine_version=facts.get("engine_version"),
             dependencies=facts.get("dependencies") or {},
             settings=settings,

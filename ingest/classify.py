@@ -104,7 +104,9 @@ def judge(start: Start) -> Verdict:
     cause = _first_cause(start, chains)
     if cause is not None:
         echoes = tuple(
-            one for one in start.findings if one is not cause and _kind(one) != "notice" and not one.is_noise
+            one
+            for one in start.findings
+            if one is not cause and _kind(one) not in ("notice", "noise") and not one.is_noise
         )
         return _failed(start, cause, echoes, warnings)
     death = _death(start)

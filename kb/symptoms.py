@@ -55,7 +55,7 @@ class Symptom:
             if pattern.regex is None:
                 return {}
             if found := pattern.regex.search(text):
-                return {key: value.strip(" '\"") for key, value in found.groupdict().items() if value}
+                return {key: _tidy(value) for key, value in found.groupdict().items() if value}
         return None
 
 
@@ -96,6 +96,11 @@ class Table:
             if name in row.by_stage.values():
                 return row
         return None
+
+
+def _tidy(value: str) -> str:
+    """A hole's text without quotes and without what a validator appends to it."""
+    return value.partition(" [type=")[0].strip(" '\"")[:160]
 
 
 def fill(sentence: str, holes: Mapping[str, str]) -> str:

@@ -263,6 +263,9 @@ GRAMMAR = Grammar(
 )
 
 
+USAGE = re.compile(r"^(?:vllm(?: [a-z]+)?|api_server\.py): error: ", re.MULTILINE)
+
+
 def sniff(source: Source) -> float:
     """By its banner, its prefix, or its statistics line."""
     head = source.head
@@ -291,6 +294,8 @@ def sniff(source: Source) -> float:
         head,
         re.MULTILINE,
     )
+    if USAGE.search(head):
+        return 0.97
     return max(found, 0.8) if prefixed else found
 
 
