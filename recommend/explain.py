@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from recommend import remedy
+from recommend.findings import other_side, status_of, trust_of
 from recommend.query import Query, Resolution
 from recommend.render.plain import row, rows, safe
 from recommend.render.verdict import evidence_text, finding_lines, remedy_lines
-from recommend.veto import Evidence, Verdict, judge, other_side, status_of, trust_of
+from recommend.veto import Evidence, Verdict, judge
 
 Json = Mapping[str, Any]
 

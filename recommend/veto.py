@@ -12,13 +12,23 @@ from typing import Any, Protocol
 
 from kb import versions
 from kb.model import Tried
-from kb.vocab.engines import ENGINES
-from recommend import own, remedy
-from recommend.match import Matched, match, state_of
+from recommend import own
+from recommend.findings import (
+    TRUST,
+    Finding,
+    of_record,
+    other_side,
+    own_failure,
+    own_success,
+    run_row,
+    trust_of,
+)
+from recommend.match import Matched, match
 from recommend.question import Query, Resolution
 
+__all__ = ["VERDICTS", "Evidence", "Finding", "Verdict", "judge"]
+
 Json = Mapping[str, Any]
-TRUST = ("inferred", "reported", "confirmed", "own")
 VERDICTS = ("known-bad", "disputed", "suspect", "known-good", "no-known-problem", "unknown")
 _SEVERITY = (
     "crash",
@@ -41,34 +51,6 @@ class Evidence(Protocol):
     def records(self) -> Sequence[Json]: ...  # noqa: D102
     @property
     def tried(self) -> Sequence[Tried]: ...  # noqa: D102
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that is known about a query. ``record`` is an id that ``kbctl explain`` takes.
-
-    ``kind``: record | own-run | requirement. ``verdict``: known-bad | disputed | suspect | known-good.
-    ``instead`` as JSON shows it; ``evidence`` and ``conflicts`` rows: ref, kind, side, date, conditions, url.
-    """
-
-    record: str
-    kind: str
-    title: str
-    verdict: str
-    effect: str
-    stage: str | None = None
-    status: str = "open"
-    cause: str = ""
-    signature: str | None = None
-    applies_to: Json = field(default_factory=dict)
-    fixed_in: Mapping[str, str] = field(default_factory=dict)
-    instead: Json = field(default_factory=lambda: dict(remedy.NONE_KNOWN))
-    evidence: tuple[Json, ...] = ()
-    conflicts: tuple[Json, ...] = ()
-    trust: str = "reported"
-    missing: tuple[str, ...] = ()
-    outcomes: tuple[Json, ...] = ()
-    weight: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +119,7 @@ def _of_records(matched: Sequence[Pair], query: Query, evidence: Evidence) -> It
     for record, found in matched:
         if record["good"]:
             if found.sure:
-                yield _finding(record, found, query, "known-good", other_side(record))
+                yield of_record(record, found, query, "known-good", other_side(record))
             continue
         if not _bears(record, found, query):
             continue
@@ -148,7 +130,7 @@ def _of_records(matched: Sequence[Pair], query: Query, evidence: Evidence) -> It
             *_own_against(record, query, evidence),
         ]
         word = _weigh(record, found, query, trust, disputed=bool(conflicts))
-        yield _finding(record, found, query, word, conflicts)
+        yield of_record(record, found, query, word, conflicts)
 
 
 def _weigh(record: Json, found: Matched, query: Query, trust: str, *, disputed: bool) -> str:
@@ -226,21 +208,6 @@ def _advice(matched: Sequence[Pair], query: Query) -> Iterator[Json]:
         }
 
 
-def other_side(record: Json) -> list[Json]:
-    """Evidence on the other side that neither versions nor an argument have settled."""
-    against = "against" if record["good"] else "for"
-    return [one for one in record["evidence"] if one["side"] == against and not _settled(record, one)]
-
-
-def _settled(record: Json, one: Json) -> bool:
-    if one.get("settled"):
-        return True
-    seen = one.get("versions") or {}
-    then = Query(components=seen)
-    ranges = record["ranges"]
-    return any(state_of(name, ranges[name], then) == "not-affected" for name in seen if name in ranges)
-
-
 def _good_against(bad: Pair, good: Sequence[Pair], trust: str) -> Iterator[Json]:
     """Records that say the same thing works: as specifically, or better proven than a mere inference."""
     roles = {name for name in bad[1].met if name.startswith("roles.")}
@@ -264,107 +231,8 @@ def _own_against(record: Json, query: Query, evidence: Evidence) -> Iterator[Jso
             and (hit := match(record, own.as_query(tried)))
             and hit.sure
         ):
-            yield _run_row(tried, good.date, "for", "own run served with this configuration")
+            yield run_row(tried, good.date, "for", "own run served with this configuration")
             return
-
-
-def _run_row(tried: Tried, date: str | None, side: str, conditions: str) -> Json:
-    ref = tried.runs[0] if tried.runs else tried.key
-    return {"ref": ref, "kind": "own-run", "side": side, "date": date, "conditions": conditions, "url": None}
-
-
-def trust_of(record: Json, *, inherited: bool = False) -> str:
-    """How far a record's own side is trusted; a sibling architecture's finding counts one step less."""
-    side = "for" if record["good"] else "against"
-    kinds = [one["kind"] for one in record["evidence"] if one["side"] == side]
-    refused = any(outcome["effect"] in ("refused", "ok") for outcome in record["outcomes"])
-    firm = {"maintainer", "measured"} & set(kinds) or kinds.count("report") > 1 or len(set(kinds)) > 1
-    level = 2 if firm else 1 if "report" in kinds or refused else 0
-    return TRUST[max(level - inherited, 0)]
-
-
-def _finding(record: Json, found: Matched, query: Query, word: str, conflicts: Sequence[Json]) -> Finding:
-    outcome = record["outcomes"][0]
-    fixed = fixed_in(record, query)
-    side = "for" if record["good"] else "against"
-    return Finding(
-        record=record["id"],
-        kind="record",
-        title=record["title"],
-        verdict=word,
-        effect=outcome["effect"],
-        stage=outcome.get("stage"),
-        status="disputed" if conflicts else status_of(record, fixed),
-        cause=record["cause"],
-        signature=outcome.get("signature"),
-        applies_to=applies_to(found, query),
-        fixed_in=fixed,
-        instead={"none": "nothing to change"}
-        if record["good"]
-        else remedy.instead(remedy.remedies(record, query, fixed)),
-        evidence=tuple(one for one in record["evidence"] if one["side"] == side),
-        conflicts=tuple(conflicts),
-        trust=trust_of(record, inherited=found.inherited),
-        missing=found.missing,
-        outcomes=tuple(record["outcomes"]),
-        weight=(len(found.chosen), len(found.met)),
-    )
-
-
-def status_of(record: Json, fixed: Mapping[str, str]) -> str:
-    """``works``, ``fixed`` (in a later release), ``regressed`` (came back) or ``open``."""
-    if record["good"]:
-        return "works"
-    if any("reintroduced" in row for rows in record["ranges"].values() for row in rows):
-        return "regressed"
-    return "fixed" if fixed else "open"
-
-
-def fixed_in(record: Json, query: Query) -> dict[str, str]:
-    """Component -> first version that is known to be free of it, for the engine asked about."""
-    found: dict[str, str] = {}
-    for component, rows in record["ranges"].items():
-        if component in ENGINES and component != query.engine:
-            continue
-        for row in rows:
-            fix = row.get("fixed") or (row.get("fixed_between") or (None, None))[1]
-            if fix and not record["good"]:
-                found[component] = str(fix)
-    return found
-
-
-def applies_to(found: Matched, query: Query) -> Json:
-    """Why the record speaks here: the conditions met, in the question's own words."""
-    roles = {name[6:]: _role_text(query, name[6:]) for name in found.met if name.startswith("roles.")}
-    row: dict[str, Any] = {
-        "arch": query.arch,
-        "inherited": found.inherited,
-        "because": list(found.met),
-        "roles": roles,
-    }
-    if query.engine:
-        row["engine"] = " ".join(filter(None, (query.engine, query.engine_version)))
-    return row
-
-
-def _role_text(query: Query, role: str) -> str:
-    for one in (role, f"{role}.prefill", f"{role}.decode"):
-        if found := query.resolved.get(one):
-            return f"{found.kernel} ({how(found)})"
-    return "?"
-
-
-def how(found: Resolution) -> str:
-    """Who says that a kernel runs."""
-    return _HOW[found.by]
-
-
-_HOW = {
-    "said": "as said by --role",
-    "setting": "as set",
-    "auto": "what auto picks here",
-    "forced": "what this release runs whatever is asked for",
-}
 
 
 def _of_runs(query: Query, evidence: Evidence) -> Iterator[Finding]:
@@ -373,60 +241,6 @@ def _of_runs(query: Query, evidence: Evidence) -> Iterator[Finding]:
         for ending in own.failures(tried):
             roles = {} if exact else own.vetoes_role(tried, ending, query)
             if exact or roles:
-                yield _own_failure(tried, ending, query, roles)
+                yield own_failure(tried, ending, query, roles)
         if exact and (good := next(own.successes(tried), None)):
-            yield _own_success(tried, good.date, good.stage, query)
-
-
-def _own_failure(tried: Tried, ending: Any, query: Query, roles: Mapping[str, str]) -> Finding:
-    conflicts = (
-        []
-        if roles
-        else [
-            _run_row(tried, one.date, "for", "the same configuration served") for one in own.successes(tried)
-        ]
-    )
-    text = (
-        "this very configuration"
-        if not roles
-        else ", ".join(f"{role} = {kernel}" for role, kernel in roles.items())
-    )
-    return Finding(
-        record=ending.runs[0] if ending.runs else tried.key,
-        kind="own-run",
-        title=f"own run failed with {text}",
-        verdict="disputed" if conflicts else "known-bad",
-        effect=ending.effect,
-        stage=ending.stage,
-        status="disputed" if conflicts else "open",
-        cause=ending.cause or ending.text or "",
-        signature=ending.signature,
-        applies_to={"arch": query.arch, "inherited": False, "because": [text], "roles": dict(roles)},
-        evidence=(_run_row(tried, ending.date, "against", ending.text or ""),),
-        conflicts=tuple(conflicts),
-        trust="own",
-        weight=(9, ending.n),
-    )
-
-
-def _own_success(tried: Tried, date: str | None, stage: str | None, query: Query) -> Finding:
-    return Finding(
-        record=tried.runs[0] if tried.runs else tried.key,
-        kind="own-run",
-        title="own run served with this very configuration",
-        verdict="known-good",
-        effect="ok",
-        stage=stage,
-        status="works",
-        cause="It ran here.",
-        applies_to={
-            "arch": query.arch,
-            "inherited": False,
-            "because": ["this very configuration"],
-            "roles": {},
-        },
-        instead={"none": "nothing to change"},
-        evidence=(_run_row(tried, date, "for", "served"),),
-        trust="own",
-        weight=(9, len(tried.runs)),
-    )
+            yield own_success(tried, good.date, good.stage, query)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kb.vocab import gpus
+from recommend.findings import other_side, trust_of
 from recommend.render.plain import safe
-from recommend.veto import other_side, trust_of
 
 Json = dict[str, Any]
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from recommend.findings import Finding, how
 from recommend.question import Query
 from recommend.render.plain import paste, row, rows, safe
-from recommend.veto import Finding, Verdict, how
+from recommend.veto import Verdict
 
 Json = dict[str, Any]
 _SHOWN = 3
