@@ -53,7 +53,7 @@ def gates_for(
 ) -> tuple[Gate, ...]:
     """Gates read in a release (or its catalogued neighbours) that may concern an architecture; leads on
     request."""
-    releases = set(options.neighbours(engine, version)) if version else None
+    releases = set(_deciding(engine, version)) - {"*"} if version else None
     found = [*_curated(), *(_leads(engine) if leads else ())]
     return tuple(
         gate
@@ -124,13 +124,13 @@ def _deciding(engine: str, version: str | None) -> tuple[str, ...]:
 
     Rules that hold for every release answer also where no release can be named.
     """
-    known = options.releases(engine)
+    known: tuple[str, ...] = tuple(_read("defaults")["read"].get(engine, ()))
     if version is None:
-        return known[-1:]
+        return known[-1:] or ("*",)
     base = re.match(r"v?(\d+(?:\.\d+)*)(?:\.?post\d+)?(?:\+.*)?\Z", version)
     if base and base[1] in known:
         return (base[1],)
-    lower, upper = options.between(engine, version)
+    lower, upper = options.between(engine, version, known)
     return tuple(dict.fromkeys((lower, upper))) if lower and upper else ("*",)
 
 

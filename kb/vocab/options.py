@@ -163,18 +163,21 @@ def newest(engine: str) -> str | None:
     return known[-1] if known else None
 
 
-def between(engine: str, version: str | None) -> tuple[str | None, str | None]:
+def between(
+    engine: str, version: str | None, among: tuple[str, ...] | None = None
+) -> tuple[str | None, str | None]:
     """The catalogued neighbours of a version: equal when it is catalogued itself, ``None`` where there is
     none.
 
-    A version that cannot be ordered has neither neighbour.
+    A version that cannot be ordered has neither neighbour. ``among`` narrows the releases that count.
     """
+    known = releases(engine) if among is None else among
     key = versions.version_key(version) if version else None
     if key is None:
-        exact = version if version in releases(engine) else None
+        exact = version if version in known else None
         return exact, exact
     lower = upper = None
-    for one in releases(engine):
+    for one in known:
         here = versions.version_key(one)
         if here is None:
             continue
