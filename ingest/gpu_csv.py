@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import islice
 
 from ingest.gpu_columns import Column, recognise_column, unit_factor
@@ -68,6 +69,7 @@ class Summary:
     odd_lines: int = 0
 
 
+@lru_cache(maxsize=16)
 def layout(head: str) -> TraceLayout | None:
     """The layout of the first table of GPU columns in a file's head, or None when no line is its header."""
     for number, line in enumerate(head.split("\n")[:HEADER_SEARCH_LINES]):

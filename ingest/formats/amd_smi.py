@@ -22,7 +22,8 @@ _GPU = re.compile(r"^GPU: (\d+)\s*$")
 _PAIR = re.compile(r"^(\s*)([A-Z][\w /()-]*?):(?:\s+(.*?))?\s*$")
 _BOX = re.compile(r"AMD-SMI (?P<tool>\S+)\s+amdgpu version: (?P<driver>\S+)\s+ROCm version: (?P<rocm>\S+)")
 _BOX_CARD = re.compile(
-    r"^\|\s*(?P<bdf>[0-9a-f]{4}:[0-9a-f:.]+)\s+(?P<name>\S.*?)\s*\|\s*(?P<mem>\d+ ?%|N/A)\s+(?P<temp>\d+ ?°?C|N/A)"
+    r"^\|\s*(?P<bdf>[0-9a-f]{4}:[0-9a-f:.]+)\s+(?P<name>\S.*?)\s*\|\s*(?P<mem>\d+ ?%|N/A)"
+    r"\s+(?P<temp>\d+ ?°?C|N/A)"
 )
 _BOX_STATE = re.compile(
     r"^\|\s*(?P<index>\d+)\s+.*?\|\s*(?P<load>\d+ ?%|N/A)\s+.*?(?P<used>\d+)/(?P<total>\d+) ?MB.*\|\s*$"

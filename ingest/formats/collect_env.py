@@ -49,6 +49,8 @@ _NAMES = {
 
 def sniff(source: Source) -> float:
     """Three or more of the reports' own labels."""
+    if source.head.lstrip("\ufeff \t\r\n")[:1] in ("{", "["):
+        return 0.0
     hits = sum(1 for mark in _MARKS if mark in source.head)
     return min(0.62 + 0.1 * hits, 0.95) if hits >= 3 else 0.0
 

@@ -31,13 +31,14 @@ _LOG_LINE = re.compile(
     re.MULTILINE,
 )
 _OTHER_SCRIPT = re.compile(r"^(?:(?:ba|z)?sh|\.|source|nohup (?:ba)?sh) +\S+\.sh\b.*$")
+_WORDS = ("vllm", "sglang", "trtllm-serve", "llama-server", "text-generation-launcher", "lmdeploy", ".sh")
 _NAMES = (".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".service", ".dockerfile", ".cmd")
 
 
 def sniff(source: Source) -> float:
     """A server's start in a text that is a script by its first line, its name, or its brevity."""
     head, name = source.head, source.name.lower()
-    if _LOG_LINE.search(head):
+    if not any(word in head for word in _WORDS) or _LOG_LINE.search(head):
         return 0.0
     started = bool(_START.search(head))
     if _UNIT.search(head) and "ExecStart" in head:

@@ -23,8 +23,10 @@ _VERSION_LINE = re.compile(
 def sniff_list(source: Source) -> float:
     """Nothing but lines of GPUs and MIG devices (a shell prompt may stand first)."""
     lines = [line for line in source.head.split("\n") if line.strip()][:200]
+    if lines and not GPU_LINE.match(lines[0]) and "nvidia-smi" in lines[0]:
+        lines = lines[1:]
     hits = sum(1 for line in lines if GPU_LINE.match(line) or _MIG_LINE.match(line))
-    return 0.95 if hits and hits >= len(lines) - 1 else 0.0
+    return 0.95 if hits and hits == len(lines) else 0.0
 
 
 def read_list(source: Source) -> Reading:

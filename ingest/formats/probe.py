@@ -1,10 +1,11 @@
 """Answers of a server to fixed prompts, as its API returned them: one response, a list, or JSON lines.
 
 Owns the shapes of these APIs (OpenAI completions and chat, SGLang ``/generate``, TGI, llama.cpp) and the
-digest in ``extra["probe"]``: ``answers``, each with ``prompt_key`` (hash of the prompt and of how long the
-answer may be), ``prompt`` (start), ``temperature``, ``tokens`` (ids, or texts where ids are missing),
-``logprobs`` (nats), ``runner_up_gap`` (nats to the second best token, where recorded), ``text`` (start),
-``finish``, ``broken`` (why, or absent), ``repeats`` (what, or absent; alone no sign of a fault).
+digest in ``extra["probe"]``: ``answers``, each with ``prompt_key`` (its hash), ``prompt`` (start),
+``temperature``, ``tokens`` (ids, or texts where ids are missing), ``logprobs`` (nats), ``runner_up_gap`` (nats
+to the second best token, where recorded), ``text`` (start), ``finish``; ``case``, ``ok`` and ``detail`` of a
+checker that wrote its verdict beside it; ``broken`` (why, or absent), ``repeats`` (what, or absent; alone no
+sign of a fault).
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ingest.formats import Format, Unreadable
-from ingest.machine import supplies
-from ingest.probes import broken
+from ingest.launches import model_of
+from ingest.probes import broken, repeats
 from ingest.sources import Source
 from ingest.traces import line_count
-from kb.model import Backend, Hardware, Problem, Reading
+from kb.model import Backend, Experiment, Problem, Reading
 
 _LARGEST = 64 << 20
 _KEPT_TOKENS = 512
@@ -39,6 +40,8 @@ def sniff(source: Source) -> float:
     near = head[:6000]
     if _RESPONSE.search(near) and ('"choices"' in near or '"meta_info"' in head or '"output_ids"' in near):
         return 0.96 if '"request"' in near or '"choices"' in near else 0.85
+    if '"ok"' in near and '"case"' in near and ('"required_terms"' in near or '"payload"' in near):
+        return 0.9
     paired = '"request"' in near and '"response"' in near and ('"prompt"' in near or '"text"' in near)
     return 0.7 if paired else 0.0
 
@@ -55,7 +58,7 @@ def read(source: Source) -> Reading:
         path=str(source.path),
         format="probe",
         kind="probe",
-        experiments=supplies(Hardware(), _backend(items)),
+        experiments=_experiments(items),
         status="partial" if damage else "parsed",
         lines=line_count(text.count("\n") + 1),
         problems=(Problem(line=None, what=damage),) if damage else (),
@@ -92,7 +95,9 @@ def _line(line: str) -> Any:
 def _answers(item: Any) -> Iterator[dict[str, Any]]:
     if not isinstance(item, Mapping):
         return
-    request = item.get("request") if isinstance(item.get("request"), Mapping) else {}
+    request: Mapping[str, Any] = next(
+        (item[key] for key in ("request", "payload") if isinstance(item.get(key), Mapping)), {}
+    )
     response = item.get("response") if isinstance(item.get("response"), Mapping | list) else item
     for one in response if isinstance(response, list) else [response]:
         if isinstance(one, Mapping):
@@ -109,9 +114,11 @@ def _of_response(
                 yield _digest(request, item, _of_choice(choice))
     elif "meta_info" in response or "output_ids" in response:
         yield _digest(request, item, _of_sglang(response))
-    elif isinstance(response.get("generated_text") or response.get("content"), str):
-        text = response.get("generated_text") or response.get("content")
-        yield _digest(request, item, {"text": text})
+    else:
+        texts = (response.get(key) for key in ("generated_text", "content", "assistant_text"))
+        text = next((one for one in texts if isinstance(one, str)), None)
+        if text is not None or isinstance(item.get("ok"), bool):
+            yield _digest(request, item, {"text": text, "finish": response.get("finish_reason")})
 
 
 def _of_choice(choice: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,6 +169,9 @@ def _digest(request: Mapping[str, Any], item: Mapping[str, Any], found: dict[str
         "temperature": given.get("temperature"),
         "text": text[:200] if text else text,
         "finish": found.get("finish"),
+        "case": _short(item.get("case")),
+        "ok": item["ok"] if isinstance(item.get("ok"), bool) else None,
+        "detail": _short(item.get("detail")),
         "tokens": _list(found.get("tokens")),
         "logprobs": [_rounded(one) for one in _list(found.get("logprobs")) or ()] or None,
         "runner_up_gap": _useful([_rounded(one) for one in found.get("runner_up_gap") or ()]),
@@ -169,6 +179,10 @@ def _digest(request: Mapping[str, Any], item: Mapping[str, Any], found: dict[str
     whole = answer | {"text": text}
     answer |= {"broken": broken(whole), "repeats": repeats(whole)}
     return {key: value for key, value in answer.items() if value is not None}
+
+
+def _short(value: Any) -> str | None:
+    return value[:200] if isinstance(value, str) and value else None
 
 
 def _prompt(request: Mapping[str, Any]) -> str | None:
@@ -206,6 +220,21 @@ def _chat_gap(row: Mapping[str, Any]) -> float | None:
 
 def _pair_gap(top: Any) -> float | None:
     return _gap([one[0] for one in top if isinstance(one, list) and one]) if isinstance(top, list) else None
+
+
+def _experiments(items: list[Any]) -> tuple[Experiment, ...]:
+    """The engine that signed the answers, and the model's name where it is no mere alias."""
+    names = (_model_name(item) for item in items if isinstance(item, Mapping))
+    name = next((one for one in names if one and "/" in one), None)
+    experiment = Experiment(backend=_backend(items), model=model_of(name))
+    return () if experiment == Experiment() else (experiment,)
+
+
+def _model_name(item: Mapping[str, Any]) -> str | None:
+    for inner in (item, item.get("request"), item.get("payload"), item.get("response")):
+        if isinstance(inner, Mapping) and isinstance(inner.get("model"), str):
+            return str(inner["model"])
+    return None
 
 
 def _backend(items: list[Any]) -> Backend:

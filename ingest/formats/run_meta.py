@@ -15,6 +15,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,11 @@ from ingest.launches import (
     port_of,
 )
 from ingest.machine import hardware, known
+from ingest.packages import split_packages
 from ingest.sources import Source
 from ingest.traces import iso_time, line_count
 from kb.model import Experiment, Hardware, Problem, Reading
-from kb.vocab.engines import Launch, canonical_engine, canonical_settings, parse_command
+from kb.vocab.engines import ENGINES, Launch, canonical_engine, canonical_settings, parse_command, parse_shell
 from kb.vocab.gpus import find_gpu
 
 _KEY = re.compile(r'^[ \t{]{0,8}"([A-Za-z_]\w*)"\s*:', re.MULTILINE)
@@ -42,6 +44,7 @@ _RESULT = re.compile(
     r"(?i)throughput|ttft|tpot|\bitl|latency|tok_?s\b|tokens_per_s|tps\b|per_second|p9[059]|accuracy|\bresults?\b"
 )
 _LARGEST = 8 << 20
+_NOT_LIBRARIES = ("driver", "cuda", "kernel", "glibc")
 _OUTCOME = ("exit_code", "stopped_by", "ready", "killed_by", "timed_out", "benches")
 
 
@@ -56,7 +59,7 @@ def sniff(source: Source) -> float:
         return 0.0
     if "model" not in kinds and "engine" not in kinds and "command" not in kinds:
         return 0.0
-    if kinds & {"exit_code", "stopped_by"} and "command" in kinds:
+    if "command" in kinds and (kinds & {"stopped_by", "killed_by"} or {"exit_code", "ready"} <= kinds):
         return 0.92
     if any(_RESULT.search(key) for key in keys):
         return 0.0
@@ -92,10 +95,10 @@ def kind_of(key: str) -> str | None:
     if found:
         return found
     version = re.fullmatch(r"(\w+?)_version(?:_reported)?", word)
-    if version and canonical_engine(version[1]):
+    if version and canonical_engine(version[1]) in ENGINES:
         return "version"
     image = re.fullmatch(r"(\w+?)_image", word)
-    if image and canonical_engine(image[1]):
+    if image and canonical_engine(image[1]) in ENGINES:
         return "image"
     return "settings" if re.fullmatch(r"(?:extra_)?\w*_args", word) else None
 
@@ -113,6 +116,7 @@ class _Meta:
         self.found: dict[str, list[tuple[str, Any]]] = {}
         self.problems: list[str] = []
         self.raw = raw
+        self.versions: dict[str, str] = {}
         self._collect(raw, 0)
 
     def experiment(self) -> Experiment:
@@ -125,7 +129,7 @@ class _Meta:
         model = model_of(self._text("model") or launch.model, quantization)
         environment = self._environment() | dict(launch.environment)
         told = Launch(engine=engine, version=version, settings=settings, environment=environment)
-        backend = backend_of(told, where.arch, model.quantization)
+        backend = replace(backend_of(told, where.arch, model.quantization), dependencies=self._dependencies())
         return Experiment(
             model=model,
             backend=backend,
@@ -166,6 +170,9 @@ class _Meta:
     def _collect(self, raw: Mapping[str, Any], depth: int) -> None:
         for key, value in raw.items():
             kind = kind_of(str(key))
+            library = re.fullmatch(r"(\w+?)_version", str(key).lower())
+            if library and kind is None and isinstance(value, str) and known(value):
+                self.versions.setdefault(library[1].replace("_", "-"), value.split()[0])
             if kind:
                 self.found.setdefault(kind, []).append((str(key), value))
             if isinstance(value, dict) and depth < 3 and kind not in ("environment", "settings", "killed_by"):
@@ -194,14 +201,26 @@ class _Meta:
         return text if re.match(r"\d{4}-\d\d-\d\dT", text) else iso_time(text)
 
     def _launch(self) -> Launch:
+        environment, version = self._environment(), self._text("version")
         for _, value in self.found.get("command", ()):
-            words = _words(value)
-            launch = (
-                parse_command(words, self._environment(), version=self._text("version")) if words else None
-            )
-            if launch and launch.engine:
+            if isinstance(value, dict):
+                texts = [one for one in value.values() if isinstance(one, str)]
+                launch = _common([one for text in texts for one in parse_shell(text, environment)])
+            else:
+                words = _words(value)
+                launch = parse_command(words, environment, version=version) if words else Launch()
+            if launch.engine:
                 return launch
         return Launch()
+
+    def _dependencies(self) -> dict[str, str]:
+        """Libraries named with a version: ``<name>_version`` keys, and mappings of packages."""
+        packages = {name: str(value) for name, value in self.versions.items()}
+        for _, value in self.found.get("dependencies", ()):
+            if isinstance(value, dict):
+                packages |= {str(name): str(one) for name, one in value.items() if isinstance(one, str)}
+        found, _, _ = split_packages(packages)
+        return {name: version for name, version in found.items() if name not in _NOT_LIBRARIES}
 
     def _engine(self, launch: Launch) -> tuple[str | None, str | None]:
         engine, version = launch.engine, launch.version
@@ -263,6 +282,11 @@ class _Meta:
 
     def _hardware(self) -> Hardware:
         text, count = self._text("gpu"), self._first("count")
+        names, memory = _cards(self._first("gpu"))
+        if names:
+            return hardware(
+                names, memory, count=len(names), driver=self._text("driver"), cuda=self._text("cuda")
+            )
         if count is None and isinstance(self._first("gpu"), int):
             text, count = None, self._first("gpu")
         times = re.match(r"^\s*(\d+)\s*[x×]\s*(.+)$", text or "")
@@ -276,6 +300,34 @@ class _Meta:
             driver=self._text("driver"),
             cuda=self._text("cuda"),
         )
+
+
+def _cards(told: Any) -> tuple[list[str], float | None]:
+    """Products and memory (MiB) of a nested description of the cards (``devices``, ``models``)."""
+    listed = told.get("devices") or told.get("models") if isinstance(told, dict) else told
+    cards = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    names, sizes = list[str](), set[float]()
+    for card in cards:
+        count = card.get("count")
+        if isinstance(card.get("name"), str):
+            names += [card["name"]] * (count if isinstance(count, int) and 0 < count <= 1024 else 1)
+        for key, value in card.items():
+            if re.match(r"memory_total_mib", str(key)) and isinstance(value, int | float):
+                sizes.add(float(value))
+    return names, sizes.pop() if len(sizes) == 1 else None
+
+
+def _common(launches: list[Launch]) -> Launch:
+    """What several starts of one run book have in common."""
+    if not launches:
+        return Launch()
+    first, rest = launches[0], launches[1:]
+    shared = {
+        key: value
+        for key, value in first.settings.items()
+        if all(one.settings.get(key) == value for one in rest)
+    }
+    return Launch(engine=first.engine, version=first.version, model=first.model, settings=shared)
 
 
 def _words(value: Any) -> list[str]:
