@@ -15,9 +15,9 @@ from kb.vocab import engines
 from kb.vocab.gpus import Gpu
 from kb.vocab.models import ModelEntry
 from recommend.advice import Reason
-from recommend.physics import weight_bytes_per_gpu
+from recommend.physics import Layout, weight_bytes_per_gpu
 from recommend.query import Asked, Query, ask, resolve
-from recommend.samples import layout_of
+from recommend.samples import layout_of, layout_of_common
 
 # Engines tried in this order where the question names none; the others need their own checkpoint formats.
 GENERAL = ("sglang", "vllm", "tensorrt-llm")
@@ -137,24 +137,10 @@ def fits(gpu: Gpu | None, entry: ModelEntry | None, query: Query) -> bool | None
     return weight_bytes_per_gpu(entry, layout_for(query, entry)) < USABLE_MEMORY * gpu.memory_gib * 2**30
 
 
-def layout_for(query: Query, entry: ModelEntry) -> Any:
+def layout_for(query: Query, entry: ModelEntry) -> Layout:
     """The parallel layout that a query's settings make."""
-    size = {key: int(query.common.get(key) or 1) for key in ("tp", "pp", "dp", "ep")}
-    # SGLang counts attention replicas inside the tensor ranks; only what exceeds the ranks adds GPUs.
-    count = query.hardware.count or size["tp"] * size["pp"]
-    inside = size["dp"] if size["tp"] * size["pp"] * size["dp"] > count else 1
-    kv = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "nvfp4": 0.56, "fp4": 0.56}.get(
-        query.kv_dtype or "", 2.0
-    )
-    return layout_of(
-        entry,
-        query.quantization,
-        tp=max(size["tp"] // inside, 1),
-        pp=size["pp"],
-        dp=size["dp"],
-        ep=min(size["ep"], count),
-        kv_bytes=kv,
-    )
+    count = query.hardware.count
+    return layout_of_common(entry, query.quantization, query.common, count)
 
 
 def layouts(query: Query) -> Iterator[tuple[str, Query]]:

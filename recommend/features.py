@@ -61,8 +61,8 @@ def features(situation: Situation) -> dict[str, float] | None:
         **_load(situation),
         **_layout(situation.layout),
         **_engine(situation),
-        **_model(situation.entry),
-        **_hardware(situation.gpu),
+        **model_features(situation.entry),
+        **hardware_features(situation.gpu),
     }
 
 
@@ -99,7 +99,8 @@ def _engine(situation: Situation) -> dict[str, float]:
     }
 
 
-def _model(entry: ModelEntry) -> dict[str, float]:
+def model_features(entry: ModelEntry) -> dict[str, float]:
+    """A model's sizes and kinds."""
     total = entry.params_total_b or 1.0
     active = entry.params_active_b or total
     return {
@@ -119,7 +120,8 @@ def _model(entry: ModelEntry) -> dict[str, float]:
     }
 
 
-def _hardware(gpu: Gpu) -> dict[str, float]:
+def hardware_features(gpu: Gpu) -> dict[str, float]:
+    """A GPU's generation, memory, bandwidth and peak."""
     number = arch_number(gpu.arch) or 0
     return {
         "hopper": float(number == 90),
@@ -130,3 +132,29 @@ def _hardware(gpu: Gpu) -> dict[str, float]:
         "log_bf16": math.log2(gpu.tflops.get("bf16") or gpu.tflops.get("fp16") or 100),
         "nvlink": float(bool(gpu.nvlink)),
     }
+
+
+HARDWARE_FEATURES = (
+    "hopper",
+    "blackwell_dc",
+    "blackwell_rtx",
+    "log_bandwidth",
+    "log_memory",
+    "log_bf16",
+    "nvlink",
+)
+MODEL_FEATURES = (
+    "log_total_b",
+    "log_active_b",
+    "sparsity",
+    "log_hidden",
+    "log_layers",
+    "log_experts",
+    "top_k",
+    "log_expert_width",
+    "expert_share",
+    "latent_kv",
+    "sparse_attention",
+    "linear_attention",
+    "log_kv_heads",
+)

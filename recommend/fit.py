@@ -7,21 +7,31 @@ against each other by leaving whole (GPU, model shape) groups out; intervals are
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
 from sklearn.linear_model import Ridge
 
-from recommend.samples import Sample
+from recommend.policy import Prior
+from recommend.recall import Memory, mean_of
+from recommend.replay import Context, Trial
+from recommend.samples import IMPLAUSIBLE, Sample
 from recommend.score import METRICS, NOVELTY
 
 Array = NDArray[np.float64]
 Model = dict[str, Any]
 LEVEL = 0.9
 MIX = {"linear": 0.5, "trees": 0.5}
+# Names that ``features`` gives; columns of a table carry a sign (``isl#``, ``engine=vllm``).
+PLAIN = re.compile(r"[a-z0-9_-]+")
 UNIT_LOG = {"output_tok_s": 0.0, "ttft_ms": math.log(1000), "tpot_ms": math.log(1000)}
 
 
@@ -43,7 +53,7 @@ class Linear:
         return np.asarray(self.ridge.predict(self._standard(x)))
 
     def _standard(self, x: Array) -> Array:
-        return np.clip((x - self.mean) / self.scale, -3.0, 3.0)
+        return np.asarray(np.clip((x - self.mean) / self.scale, -3.0, 3.0))
 
     def export(self) -> Model:
         """The numbers that ``score.linear`` needs."""
@@ -171,7 +181,12 @@ def target(samples: Sequence[Sample], metric: str) -> Array:
     return np.array([math.log(one.metrics[metric]) - unit - one.features[feature] for one in samples])
 
 
-def train(samples: Sequence[Sample], releases: Mapping[str, Sequence[str]], stamp: str) -> Model:
+def train(
+    samples: Sequence[Sample],
+    releases: Mapping[str, Sequence[str]],
+    stamp: str,
+    noise: Mapping[str, float] | None = None,
+) -> Model:
     """The whole model as JSON: one corrected physics per metric, with conformal half-widths per novelty.
 
     Raises ``ValueError`` with fewer than 50 samples or fewer than 3 groups.
@@ -180,11 +195,12 @@ def train(samples: Sequence[Sample], releases: Mapping[str, Sequence[str]], stam
         raise ValueError(
             "fewer than 50 measured points in 3 (GPU, model) groups: nothing can be learned from them"
         )
-    names, x = matrix(samples)
     metrics = {}
     for metric in METRICS:
-        y = target(samples, metric)
-        interval = half_widths(samples, x, y)
+        measured = [sample for sample in samples if metric in sample.metrics]
+        names, x = matrix(measured)
+        y = target(measured, metric)
+        interval = half_widths(measured, x, y)
         metrics[metric] = {
             "names": names,
             "unit_log": UNIT_LOG[metric],
@@ -196,8 +212,9 @@ def train(samples: Sequence[Sample], releases: Mapping[str, Sequence[str]], stam
         "level": LEVEL,
         "samples": len(samples),
         "made_from": stamp,
+        "noise": dict(noise or {}),
         "releases": {engine: list(known) for engine, known in releases.items()},
-        "seen": sorted({sample.group for sample in samples}),
+        "seen": sorted([*group] for group in {sample.group for sample in samples}),
         "metrics": metrics,
     }
 
@@ -258,4 +275,78 @@ def left_out(samples: Sequence[Sample], make: Callable[[], Any], metric: str = "
         test = groups == group
         out[test] = make().fit(x[~test], y[~test]).predict(x[test])
     physics = np.array([one.features[METRICS[metric]] for one in samples])
-    return out + physics + UNIT_LOG[metric]
+    return np.asarray(out + physics + UNIT_LOG[metric])
+
+
+class Ranker:
+    """What a choice is worth in a context never seen, learned from other groups of contexts.
+
+    Where a table tells enough for physics, the regression corrects it; elsewhere values relative to the
+    context's mean are learned from words, numbers, catalog facts and the memory of alike contexts.
+    """
+
+    def __init__(self, contexts: Sequence[Context]) -> None:
+        self.memory = Memory(contexts)
+        rows = [(context, trial) for context in contexts for trial in context.trials]
+        self.physical = all("log_physics_tok_s" in trial.features for _, trial in rows)
+        known = {name for _, trial in rows for name in trial.features}
+        self.names = sorted(name for name in known if not self.physical or PLAIN.fullmatch(name))
+        x = np.array([self._row(context, trial) for context, trial in rows])
+        y = np.array([self._target(context, trial) for context, trial in rows])
+        worked = np.array([trial.log_value is not None for _, trial in rows])
+        plausible = worked & (y <= IMPLAUSIBLE) if self.physical else worked
+        self.works = _chance_model(x, worked)
+        groups = np.array([hash(context.group) for context, _ in rows])
+        self.model = self._fit(x[plausible], y[plausible])
+        self.deviation = self._deviation(x[plausible], y[plausible], groups[plausible])
+
+    def _fit(self, x: Array, y: Array) -> Any:
+        return Mixed().fit(np.nan_to_num(x), y) if self.physical else Trees(150).fit(x, y)
+
+    def _deviation(self, x: Array, y: Array, groups: Array) -> float:
+        """The error of the forecast on groups left out, from three folds."""
+        labels = np.unique(groups)
+        errors = []
+        for fold in range(min(3, len(labels))):
+            test = np.isin(groups, labels[fold::3])
+            if test.any() and not test.all():
+                errors.append(
+                    y[test]
+                    - self._fit(x[~test], y[~test]).predict(
+                        np.nan_to_num(x[test]) if self.physical else x[test]
+                    )
+                )
+        return float(np.std(np.concatenate(errors))) if errors else 0.3
+
+    def _target(self, context: Context, trial: Trial) -> float:
+        if trial.log_value is None:
+            return 0.0
+        return trial.log_value - (trial.features["log_physics_tok_s"] if self.physical else mean_of(context))
+
+    def _row(self, context: Context, trial: Trial) -> list[float]:
+        named = [trial.features.get(name, math.nan if name.endswith("#") else 0.0) for name in self.names]
+        if self.physical:
+            return named
+        recalled = self.memory.recall(trial.key, context)
+        return [recalled.value, recalled.weight, recalled.failed, *named]
+
+    def priors(self, context: Context) -> list[Prior]:
+        """Expected log value (up to a constant of the context), its deviation and the chance, per trial."""
+        x = np.array([self._row(context, trial) for trial in context.trials])
+        mean = self.model.predict(np.nan_to_num(x) if self.physical else x)
+        if self.physical:
+            mean = mean + np.array([trial.features["log_physics_tok_s"] for trial in context.trials])
+        chance = self.works(x)
+        return [
+            Prior(mean=float(value), deviation=self.deviation, works=float(one))
+            for value, one in zip(mean, chance, strict=True)
+        ]
+
+
+def _chance_model(x: Array, worked: Array) -> Callable[[Array], Array]:
+    """The chance that a choice works, from the same features; 1 where no failure was ever seen."""
+    if worked.all() or not worked.any():
+        return lambda rows: np.full(len(rows), 1.0 if worked.any() else 0.5)
+    model = HistGradientBoostingClassifier(max_iter=100, learning_rate=0.1, max_leaf_nodes=15, random_state=0)
+    model.fit(x, worked)
+    return lambda rows: np.asarray(model.predict_proba(rows)[:, 1])

@@ -1,7 +1,7 @@
 """What to try next: expected improvement times the chance of working, updated by what was seen.
 
 Owns the search policy that ``recommend`` and ``replay`` share: a prior (predicted log value and chance of
-each choice) and what similar choices did in this context. Plain Python and deterministic; the number of things
+each choice) and what similar choices did in this context. Plain Python, deterministic; the number of things
 seen decides the cost.
 """
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kb.measurements import ServingPoint
-from kb.vocab.gpus import find_gpu
+from kb.model import Point, Tried
+from kb.vocab import engines
+from kb.vocab.gpus import Gpu, find_gpu
 from kb.vocab.models import ModelEntry, find_model, weight_bits
 from recommend.features import Situation, features, position
 from recommend.physics import Layout, Load
@@ -19,6 +22,7 @@ from recommend.physics import Layout, Load
 IMPLAUSIBLE = 0.6
 PRECISION_METHOD = {"fp8": "fp8", "fp4": "nvfp4", "int4": "w4a16", "bf16": "bf16", "": "bf16"}
 # Quantized checkpoints keep attention, embeddings and norms wider; the average over those that publish sizes.
+KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "nvfp4": 0.56, "fp4": 0.56, "mxfp4": 0.56}
 DENSE_BITS = {"nvfp4": 8.0, "mxfp4": 16.0, "fp8": 8.0, "w4a16": 16.0, "awq": 5.0, "gptq": 5.0}
 
 
@@ -94,6 +98,91 @@ def layout_of(  # noqa: PLR0913 - five sizes and two widths make a layout
     return Layout(
         tp=tp, pp=pp, dp=dp, ep=ep, expert_bits=scaled, dense_bits=dense, kv_bytes=kv_bytes, compute=compute
     )
+
+
+def layout_of_common(
+    entry: ModelEntry, method: str | None, common: Mapping[str, Any], count: int | None
+) -> Layout:
+    """The layout of settings in the common vocabulary (tp, pp, dp, ep, kv_dtype) on ``count`` GPUs."""
+    size = {key: common[key] if isinstance(common.get(key), int) else 1 for key in ("tp", "pp", "dp", "ep")}
+    gpus = count or size["tp"] * size["pp"]
+    # SGLang counts attention replicas inside the tensor ranks; only what exceeds the ranks adds GPUs.
+    inside = size["dp"] if size["tp"] * size["pp"] * size["dp"] > gpus else 1
+    return layout_of(
+        entry,
+        method,
+        tp=max(size["tp"] // inside, 1),
+        pp=size["pp"],
+        dp=size["dp"],
+        ep=min(size["ep"], gpus),
+        kv_bytes=KV_BYTES.get(str(common.get("kv_dtype") or "").lower(), 2.0),
+    )
+
+
+def own(tried: Iterable[Tried], releases: Mapping[str, Sequence[str]]) -> Iterator[Sample]:
+    """Samples of own runs whose GPU, model, load and throughput are known."""
+    for one in tried:
+        gpu = find_gpu(one.hardware.gpu or "")
+        entry = find_model(one.model.id or one.model.name or "")
+        if gpu is None or entry is None or one.backend.engine is None:
+            continue
+        for point in one.points:
+            situation = _own_situation(one, point, gpu, entry, releases)
+            named = features(situation) if situation else None
+            if situation is not None and named is not None:
+                yield _own_sample(one, point, situation, named)
+
+
+def _own_situation(
+    one: Tried, point: Point, gpu: Gpu, entry: ModelEntry, releases: Mapping[str, Sequence[str]]
+) -> Situation | None:
+    sizes = [point.workload.get(key) for key in ("input_len", "output_len", "concurrency")]
+    known = all(isinstance(size, int | float) and size >= 1 for size in sizes)
+    if not known or not all(point.metrics.get(name) for name in ("output_tok_s",)):
+        return None
+    engine = one.backend.engine or ""
+    common = engines.common_settings(engine, one.backend.settings)
+    input_len, output_len, concurrency = (int(size or 1) for size in sizes)
+    return Situation(
+        gpu=gpu,
+        entry=entry,
+        layout=layout_of_common(entry, one.model.quantization, common, one.hardware.count),
+        load=Load(input_len=input_len, output_len=output_len, concurrency=concurrency),
+        engine=engine,
+        release=position(one.backend.engine_version, releases.get(engine, ())),
+        speculation=bool(common.get("speculation")),
+    )
+
+
+def _own_sample(one: Tried, point: Point, situation: Situation, named: Mapping[str, float]) -> Sample:
+    layout, load = situation.layout, situation.load
+    sizes = (layout.tp, layout.pp, layout.dp, layout.ep)
+    metrics = {"output_tok_s": point.metrics["output_tok_s"]}
+    for name in ("ttft_ms", "tpot_ms"):
+        value = next(
+            (point.metrics[key] for key in (f"{name}_mean", f"{name}_p50", name) if point.metrics.get(key)),
+            None,
+        )
+        if value:
+            metrics[name] = value
+    return Sample(
+        group=(situation.gpu.name, shape_of(situation.entry)),
+        load=(load.input_len, load.output_len, load.concurrency),
+        gpus=layout.gpus,
+        choice=(situation.engine, one.model.quantization or "", *map(str, sizes)),
+        features=named,
+        metrics=metrics,
+        date=point.date,
+        n=point.n,
+    )
+
+
+def noise_of(points: Iterable[ServingPoint]) -> dict[str, float]:
+    """How far repeated measurements of one configuration differ: median and 90th percentile, as fractions."""
+    spreads = sorted(point.high / point.low - 1 for point in points if point.n > 1 and point.mode == "agg")
+    if not spreads:
+        return {}
+    return {"p50": round(spreads[len(spreads) // 2], 4), "p90": round(spreads[len(spreads) * 9 // 10], 4)}
 
 
 def shape_of(entry: ModelEntry) -> str:

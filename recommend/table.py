@@ -1,0 +1,224 @@
+"""Any table of measurements as contexts for replay: what is given, what is chosen, what came of it.
+
+Owns how columns become features: numbers, words, JSON cells, and what the catalogs know of a GPU or a model
+named in them. No files, no learning.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from kb.vocab import options
+from kb.vocab.gpus import Gpu, find_gpu
+from kb.vocab.models import ModelEntry, find_model
+from recommend.features import Situation, features, hardware_features, model_features, position
+from recommend.physics import Load
+from recommend.policy import Value
+from recommend.replay import Context, Trial
+from recommend.samples import PRECISION_METHOD, layout_of
+
+Row = Mapping[str, Any]
+GPU = ("hw", "gpu", "accelerator", "hardware", "device")
+MODEL = ("model", "model_id", "checkpoint")
+NUMBERS = {
+    "input_len": ("isl", "input_len", "io_len"),
+    "output_len": ("osl", "output_len", "io_len"),
+    "concurrency": ("concurrency", "batch_size"),
+    "tp": ("tp", "tp_size", "tensor_parallel_size"),
+    "pp": ("pp", "pp_size"),
+    "ep": ("ep", "moe_ep_size", "ep_size"),
+    "gpus": ("gpus", "n_gpus", "n_gpus_est", "n_devices", "gpu_count"),
+}
+_WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Which columns say what. ``failed`` is (column, values) that mark a failed try, or ``None``.
+
+    ``group`` is what is left out together; ``minimize`` where a smaller outcome is better.
+    """
+
+    context: Sequence[str]
+    choice: Sequence[str]
+    outcome: str
+    group: Sequence[str]
+    minimize: bool = False
+    failed: tuple[str, frozenset[str]] | None = None
+    date: str | None = None
+
+
+def contexts(rows: Iterable[Row], columns: Columns) -> list[Context]:
+    """The table's contexts; several rows of one choice become one trial with their median."""
+    grouped: dict[tuple[str, ...], dict[tuple[str, ...], list[Row]]] = {}
+    for row in rows:
+        where = tuple(str(row.get(name)) for name in columns.context)
+        what = tuple(str(row.get(name)) for name in columns.choice)
+        grouped.setdefault(where, {}).setdefault(what, []).append(row)
+    return [_context(key, choices, columns) for key, choices in sorted(grouped.items())]
+
+
+def _context(key: tuple[str, ...], choices: Mapping[tuple[str, ...], list[Row]], columns: Columns) -> Context:
+    first = next(iter(choices.values()))[0]
+    trials = [_trial(what, rows, columns) for what, rows in sorted(choices.items())]
+    return Context(
+        key=key,
+        group=tuple(str(first.get(name)) for name in columns.group),
+        trials=tuple(one for one in trials if one is not None),
+        facts={name: value for name in columns.context if (value := cell(first.get(name))) is not None},
+    )
+
+
+def _trial(key: tuple[str, ...], rows: Sequence[Row], columns: Columns) -> Trial | None:
+    values = [value for row in rows if (value := _log(row, columns)) is not None]
+    failed = any(_failed(row, columns) for row in rows)
+    if not values and not failed:
+        return None
+    parts = {name: value for column in columns.choice for name, value in cells(column, rows[0].get(column))}
+    dates = [str(row[columns.date]) for row in rows if columns.date and row.get(columns.date)]
+    return Trial(
+        key=key,
+        parts=parts,
+        features=_mean([encode(row, (*columns.context, *columns.choice)) for row in rows]),
+        log_value=statistics.median(values) if values else None,
+        date=max(dates, default=None),
+    )
+
+
+def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Features of one choice whose rows differ in what was not chosen (a release)."""
+    return {name: sum(row.get(name, value) for row in rows) / len(rows) for name, value in rows[0].items()}
+
+
+def _log(row: Row, columns: Columns) -> float | None:
+    if _failed(row, columns):
+        return None
+    try:
+        value = float(row.get(columns.outcome) or 0)
+    except (TypeError, ValueError):
+        return None
+    if not (value > 0 and math.isfinite(value)):
+        return None
+    return -math.log(value) if columns.minimize else math.log(value)
+
+
+def _failed(row: Row, columns: Columns) -> bool:
+    return columns.failed is not None and str(row.get(columns.failed[0])) in columns.failed[1]
+
+
+def cell(value: Any) -> Value | None:
+    """A cell as a number where it is one, as text otherwise; ``None`` for an empty one."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, int | float):
+        return float(value) if math.isfinite(value) else None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def cells(column: str, value: Any) -> list[tuple[str, Value]]:
+    """A cell as named parts: a JSON object gives one per key."""
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            inner = json.loads(value)
+        except ValueError:
+            inner = None
+        if isinstance(inner, dict):
+            return [
+                (f"{column}.{key}", part) for key, one in inner.items() if (part := cell(one)) is not None
+            ]
+    plain = cell(value)
+    return [] if plain is None else [(column, plain)]
+
+
+def encode(row: Row, columns: Sequence[str]) -> dict[str, float]:
+    """Features of one row: physics where the row tells enough, catalog facts, numbers, words."""
+    named: dict[str, float] = {}
+    for column in columns:
+        for name, value in cells(column, row.get(column)):
+            named |= _encoded(name, value)
+    gpu, entry = gpu_of(row), model_of(row)
+    if gpu is not None:
+        named |= hardware_features(gpu)
+    if entry is not None:
+        named |= model_features(entry)
+    return named | (physics_of(row, gpu, entry) or {})
+
+
+def _encoded(name: str, value: Value) -> dict[str, float]:
+    if isinstance(value, float):
+        return {f"{name}#": math.copysign(math.log2(1 + abs(value)), value)}
+    if name in GPU or name in MODEL:
+        return {}
+    return {f"{name}={word}": 1.0 for word in words(value)}
+
+
+@cache
+def words(text: str) -> tuple[str, ...]:
+    """The words of a label, so that alike kernels of different engines share some."""
+    return tuple(dict.fromkeys(_WORD.findall(text.lower())))
+
+
+def gpu_of(row: Row) -> Gpu | None:
+    """The GPU that a row names, if the catalog knows it."""
+    return next((found for name in GPU if row.get(name) and (found := _gpu(str(row[name])))), None)
+
+
+def model_of(row: Row) -> ModelEntry | None:
+    """The model that a row names, if the catalog knows it."""
+    return next((found for name in MODEL if row.get(name) and (found := _model(str(row[name])))), None)
+
+
+@cache
+def _gpu(text: str) -> Gpu | None:
+    return (
+        find_gpu(text)
+        or find_gpu(text.replace("_", " "))
+        or find_gpu(text.rpartition("_")[0].replace("_", " "))
+    )
+
+
+@cache
+def _model(text: str) -> ModelEntry | None:
+    return find_model(text)
+
+
+def physics_of(row: Row, gpu: Gpu | None, entry: ModelEntry | None) -> dict[str, float] | None:
+    """The features of a serving configuration, where a row says all of it."""
+    size = {name: _number(row, columns) for name, columns in NUMBERS.items()}
+    if gpu is None or entry is None or not (size["input_len"] and size["output_len"] and size["concurrency"]):
+        return None
+    tp, pp = size["tp"] or 1, size["pp"] or 1
+    method = str(row.get("precision") or row.get("quantization") or "")
+    layout = layout_of(
+        entry,
+        PRECISION_METHOD.get(method, method),
+        tp=tp,
+        pp=pp,
+        dp=max((size["gpus"] or tp * pp) // (tp * pp), 1),
+        ep=size["ep"] or 1,
+    )
+    load = Load(input_len=size["input_len"], output_len=size["output_len"], concurrency=size["concurrency"])
+    engine = {"trtllm": "tensorrt-llm"}.get(str(row.get("engine")), str(row.get("engine")))
+    version = str(row.get("engine_version") or row.get("version") or "") or None
+    release = position(version, options.releases(engine))
+    return features(Situation(gpu=gpu, entry=entry, layout=layout, load=load, engine=engine, release=release))
+
+
+def _number(row: Row, columns: Sequence[str]) -> int | None:
+    for name in columns:
+        value = cell(row.get(name))
+        if isinstance(value, float) and value >= 1:
+            return int(value)
+    return None
