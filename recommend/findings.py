@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kb.model import Tried
+from kb.model import Ending, Tried
 from kb.vocab.engines import ENGINES
 from recommend import own, remedy
 from recommend.match import Matched, state_of

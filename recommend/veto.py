@@ -12,7 +12,9 @@ from typing import Any, Protocol
 
 from kb import versions
 from kb.model import Tried
-from recommend import own
+from kb.vocab.engines import role_names
+from recommend import memory, own
+from recommend.catalogued import refused
 from recommend.findings import (
     TRUST,
     Finding,
@@ -25,6 +27,7 @@ from recommend.findings import (
 )
 from recommend.match import Matched, match
 from recommend.question import Query, Resolution
+from recommend.requirements import unmet
 
 __all__ = ["VERDICTS", "Evidence", "Finding", "Verdict", "judge"]
 
@@ -64,12 +67,23 @@ class Verdict:
     assumed: Mapping[str, str] = field(default_factory=dict)
     resolved: Mapping[str, Resolution] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
+    fit: Json | None = None
 
 
 def judge(query: Query, evidence: Evidence) -> Verdict:
     """Weigh everything that bears on a query."""
     matched = [(record, found) for record in evidence.records if (found := match(record, query))]
-    findings = [*_of_records(matched, query, evidence), *_of_runs(query, evidence)]
+    spoken = {
+        name[6:] for _, found in matched if found.sure for name in found.met if name.startswith("roles.")
+    }
+    estimate = memory.fit(query)
+    findings = [
+        *_of_records(matched, query, evidence),
+        *_of_runs(query, evidence),
+        *refused(query),
+        *unmet(query, {one for role in spoken for one in role_names(role)}),
+        *memory.too_large(query, estimate),
+    ]
     findings.sort(key=_strength)
     verdict = _word(findings, query)
     missing = tuple(dict.fromkeys(one for found in findings for one in found.missing))
@@ -81,6 +95,7 @@ def judge(query: Query, evidence: Evidence) -> Verdict:
         assumed=query.assumed,
         resolved=query.resolved,
         unknown=query.unknown,
+        fit=estimate,
     )
 
 

@@ -38,7 +38,7 @@ def as_json(query: Query, verdict: Verdict) -> Json:
             role: {"kernel": one.kernel, "by": one.by, "gate": one.detail}
             for role, one in verdict.resolved.items()
         },
-        "fit": None,
+        "fit": None if verdict.fit is None else dict(verdict.fit),
     }
 
 
@@ -213,10 +213,21 @@ def context_lines(query: Query, verdict: Verdict) -> Iterator[str]:
     yield from rows(
         "kernels", [f"{role} = {one.kernel} ({how(one)})" for role, one in sorted(verdict.resolved.items())]
     )
+    yield from row("memory", memory_text(verdict.fit))
     yield from rows("assumed", [f"{name.replace('_', ' ')} {text}" for name, text in verdict.assumed.items()])
     yield from rows("decides", verdict.missing)
     yield from rows("unknown", verdict.unknown)
     yield from rows("flags", [_flag_text(query, one) for one in query.unknown_flags])
+
+
+def memory_text(fit: Mapping[str, Any] | None) -> str:
+    """The memory estimate in one line; empty where there is none."""
+    if fit is None:
+        return ""
+    weights, tokens = fit["weights_gib"], fit["tokens"]
+    text = f"weights {weights['low']:g} to {weights['high']:g} of {fit['memory_gib']:g} GiB on each of {fit['gpus']}"
+    room = f"; room for {tokens['low']:,.0f} to {tokens['high']:,.0f} tokens of KV cache" if tokens else ""
+    return text + room + {True: "", False: "; does not fit", None: "; may not fit"}[fit["fits"]]
 
 
 def _asked(query: Query) -> str:
