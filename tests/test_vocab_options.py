@@ -18,7 +18,7 @@ def test_releases_are_in_order():
     ("version", "neighbours"),
     [
         ("0.5.14", ("0.5.14", "0.5.14")),
-        ("0.5.13", ("0.5.11", "0.5.14")),
+        ("0.5.13", ("0.5.12", "0.5.14")),
         ("0.4.0", (None, "0.4.6")),
         ("99.0", ("0.5.23", None)),
         ("main", (None, None)),
@@ -27,8 +27,6 @@ def test_releases_are_in_order():
 )
 def test_neighbours_of_a_version(version, neighbours):
     lower, upper = options.between("sglang", version)
-    if version == "0.5.13" and "0.5.11" not in options.releases("sglang"):
-        neighbours = ("0.5.10", "0.5.14")
     assert (lower, upper) == neighbours
 
 
@@ -49,6 +47,7 @@ def test_pins_by_canonical_names():
     assert {"torch", "cutlass-dsl", "deepgemm"} <= set(pins)
     assert options.pinned_spans("sglang", "0.5.17")["flashinfer"][0] == "0.6.12"
     assert "flashinfer" not in options.pinned("sglang", "0.5.17")
+    assert options.pinned("sglang", "0.5.10")["triton"] == "3.5.1"
     assert options.pinned("sglang", "main") == {}
     assert options.pinned("unheard", "1.0") == {}
 
@@ -63,7 +62,7 @@ def test_unknown_flags_tell_where_they_exist():
         ("--zz", None, None),
     ]
     assert options.unknown_flags("vllm", "0.20.0", ["--no-enable-prefix-caching", "-tp", "-cc.mode"]) == []
-    assert options.unknown_flags("sglang", "0.5.12", ["--dsa-prefill-backend"]) == []
+    assert options.unknown_flags("sglang", "0.5.13", ["--dsa-prefill-backend"]) == []
     assert options.unknown_flags("unheard", "1", ["--x"]) == []
 
 

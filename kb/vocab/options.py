@@ -235,9 +235,13 @@ def option(engine: str, version: str | None, key: str) -> Option | None:
 def pinned(engine: str, version: str | None) -> dict[str, str]:
     """Dependencies a release pins exactly, by canonical component name (flashinfer, sgl-kernel, torch …).
 
-    For a release between two catalogued ones: only what both pin alike.
+    What a pinned dependency pins itself is included (torch brings its triton). For a release between two
+    catalogued ones: only what both pin alike.
     """
-    return {name: low for name, (low, high) in pinned_spans(engine, version).items() if low and low == high}
+    found = {name: low for name, (low, high) in pinned_spans(engine, version).items() if low and low == high}
+    for name, brings in _implied().items():
+        found = {**brings.get(found.get(name, ""), {}), **found}
+    return found
 
 
 def pinned_spans(engine: str, version: str | None) -> dict[str, versions.Span]:
@@ -248,6 +252,12 @@ def pinned_spans(engine: str, version: str | None) -> dict[str, versions.Span]:
     first, second = catalog(engine, lower).pins, catalog(engine, upper).pins
     spans = {name: (_span(first[name])[0], _span(second[name])[1]) for name in first if name in second}
     return {name: span for name, span in spans.items() if span != (None, None)}
+
+
+@cache
+def _implied() -> dict[str, dict[str, dict[str, str]]]:
+    raw = json.loads(_FOLDER.with_name("implied.json").read_text(encoding="utf-8"))
+    return {name: brings for name, brings in raw.items() if name != "about"}
 
 
 def unknown_flags(

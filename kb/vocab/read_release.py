@@ -210,9 +210,7 @@ def _vllm_row(
 ) -> dict[str, Any] | None:
     row = _argparse_row(call, names, {})
     spread = next((one.value for one in call.keywords if one.arg is None), None)
-    table = (
-        next((one for one in ast.walk(spread) if isinstance(one, ast.Subscript)), None) if spread else None
-    )
+    table = _table(tree, spread)
     if row is None or table is None or not isinstance(table.value, ast.Name):
         return row
     owner = _owner(tree, table.value.id)
@@ -285,7 +283,7 @@ def _fields_of(tree: ast.Module, name: str, names: Mapping[str, Any]) -> dict[st
 def _field(node: ast.AnnAssign, names: Mapping[str, Any]) -> dict[str, Any]:
     kind = ast.unparse(node.annotation)
     row: dict[str, Any] = {
-        "type": "bool" if re.fullmatch(r"bool( \| None)?|Optional\[bool\]", kind) else kind
+        "type": "bool" if re.fullmatch(r"bool( \| None)?|(Optional|SkipValidation)\[bool\]", kind) else kind
     }
     value = node.value
     if isinstance(value, ast.Call):
@@ -323,7 +321,7 @@ def _literal_values(annotation: ast.expr, names: Mapping[str, Any]) -> list[Any]
 def _enums(tree: ast.Module) -> dict[str, list[Any]]:
     found = {}
     for node in tree.body:
-        if isinstance(node, ast.ClassDef) and any("Enum" in ast.unparse(base) for base in node.bases):
+        if isinstance(node, ast.ClassDef) and any(_names_values(base) for base in node.bases):
             found[node.name] = [
                 one.targets[0].id
                 for one in node.body
@@ -332,6 +330,11 @@ def _enums(tree: ast.Module) -> dict[str, list[Any]]:
                 and one.targets[0].id.isupper()
             ]
     return {name: values for name, values in found.items() if values}
+
+
+def _names_values(base: ast.expr) -> bool:
+    """Whether an enum's members are what users type (those of an integer enum are not)."""
+    return "Enum" in ast.unparse(base) and "IntEnum" not in ast.unparse(base)
 
 
 def _constants(tree: ast.Module, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
