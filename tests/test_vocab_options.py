@@ -52,6 +52,20 @@ def test_pins_by_canonical_names():
     assert options.pinned("unheard", "1.0") == {}
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("flashinfer-python", "flashinfer"),
+        ("deep_gemm", "deepgemm"),
+        ("sglang-kernel==0.4.4", "sgl-kernel"),
+        ("torch", "torch"),
+        ("tokamax", "tokamax"),
+    ],
+)
+def test_components_have_one_name(text, name):
+    assert options.canonical_component(text) == name
+
+
 def test_unknown_flags_tell_where_they_exist():
     found = options.unknown_flags(
         "sglang", "0.5.23", ["--nsa-prefill-backend", "--tp", "--moe-runner-backnd", "--zz"]

@@ -152,6 +152,33 @@ def normal_flag(flag: str) -> str:
     return head.replace("_", "-") + dot + rest
 
 
+def canonical_component(text: str) -> str:
+    """A dependency's one name (``flashinfer-python`` → flashinfer, ``deep_gemm`` → deepgemm), else as given."""
+    word = re.split(r"[=<>~! \[]", text.strip().lower(), maxsplit=1)[0].replace("_", "-")
+    return _COMPONENTS.get(word, word)
+
+
+_COMPONENTS = {
+    "flashinfer-python": "flashinfer",
+    "sglang-kernel": "sgl-kernel",
+    "sglkernel": "sgl-kernel",
+    "nvidia-cutlass-dsl": "cutlass-dsl",
+    "cutedsl": "cutlass-dsl",
+    "sgl-deep-gemm": "deepgemm",
+    "deep-gemm": "deepgemm",
+    "deep-ep": "deepep",
+    "nvidia-nccl-cu12": "nccl",
+    "nvidia-nccl-cu13": "nccl",
+    "nvidia-cudnn-cu12": "cudnn",
+    "nvidia-cudnn-cu13": "cudnn",
+    "pytorch": "torch",
+    "pytorch-triton": "triton",
+    "nvidia-driver": "driver",
+    "cudatoolkit": "cuda",
+    "ik-llama.cpp": "ik_llama.cpp",
+}
+
+
 def releases(engine: str) -> tuple[str, ...]:
     """Catalogued releases of an engine, oldest first; empty for an engine without a catalog."""
     return _releases().get(engine, ())

@@ -21,13 +21,6 @@ from kb.errors import KbctlError
 from kb.vocab import options
 
 _FOLDER = Path(__file__).with_name("catalogs")
-_COMPONENTS = {
-    "flashinfer-python": "flashinfer",
-    "sglang-kernel": "sgl-kernel",
-    "nvidia-cutlass-dsl": "cutlass-dsl",
-    "sgl-deep-gemm": "deepgemm",
-    "deep-gemm": "deepgemm",
-}
 _PINNED = frozenset(
     (
         *(
@@ -91,7 +84,7 @@ def _pins(meta: Any) -> dict[str, str]:
         named = re.match(r"([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?\s*([^;]*)(;.*)?$", text)
         name = re.sub(r"[-_.]+", "-", named[1]).lower() if named else ""
         if named and name in _PINNED and named[2].strip() and "extra" not in (named[3] or ""):
-            found.setdefault(_COMPONENTS.get(name, name), named[2].strip(" ()"))
+            found.setdefault(options.canonical_component(name), named[2].strip(" ()"))
     return found
 
 
