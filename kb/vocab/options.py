@@ -153,7 +153,8 @@ def normal_flag(flag: str) -> str:
 
 
 def canonical_component(text: str) -> str:
-    """A dependency's one name (``flashinfer-python`` → flashinfer, ``deep_gemm`` → deepgemm), else as given."""
+    """A dependency's one name (``flashinfer-python`` → flashinfer, ``deep_gemm`` → deepgemm), else as
+    given."""
     word = re.split(r"[=<>~! \[]", text.strip().lower(), maxsplit=1)[0].replace("_", "-")
     return _COMPONENTS.get(word, word)
 
