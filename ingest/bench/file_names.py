@@ -14,11 +14,11 @@ from ingest.bench.identity import Facts
 
 _TOKENS = re.compile(r"[^A-Za-z0-9.]+")
 _NUMBERED = (
-    (r"(?:isl|in|input|ip)(\d+k?)", "input_len"),
-    (r"(?:osl|out|output|op)(\d+k?)", "output_len"),
-    (r"(?:conc|concurrency|mc|c|users)(\d+)", "concurrency"),
-    (r"(?:np|prompts|n)(\d+)", "prompts"),
-    (r"(?:bs|batch)(\d+)", "batch_size"),
+    (r"(?:isl|in|input|ip)(\d{1,6}k?)", "input_len"),
+    (r"(?:osl|out|output|op)(\d{1,6}k?)", "output_len"),
+    (r"(?:conc|concurrency|mc|c|users)(\d{1,4})", "concurrency"),
+    (r"(?:np|prompts|n)(\d{1,6})", "prompts"),
+    (r"(?:bs|batch)(\d{1,5})", "batch_size"),
 )
 _CLIENT = re.compile(r"(?:vllm|sglang|trtllm|tgi)[_-](?:bench|serve)\w*")
 _WIDTHS = re.compile(r"(tp|tep|dep|dp|ep|pp)(\d{1,3})$")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ingest.bench import cells, names
 from ingest.bench.identity import Facts
 from ingest.bench.quantities import words_of
-from ingest.bench.rows import place
+from ingest.bench.rows import ENGINE_VERSION, place, put_version
 
 _PAIR = re.compile(
     r"^\s*(?:[-*+]\s+)?(?:\*\*|__)?(?P<key>[A-Za-z][\w /.()#-]{0,40}?)(?:\*\*|__)?\s*[:：=]"
@@ -23,7 +24,6 @@ _SMI_HEAD = re.compile(r"Driver Version: (?P<driver>[\d.]+)\s+CUDA Version: (?P<
 _DEVICE = re.compile(
     r"Device \d+: (?P<name>[^,]+), (?:compute capability|gfx)|found device: (?P<metal>Apple \S.*)$"
 )
-_VERSION_KEYS = re.compile(r"^(vllm|sglang|tensorrt llm|trt llm|trtllm|llama cpp|tgi|lmdeploy)(?: version)?$")
 
 
 def facts_of(pairs: Iterable[tuple[str, str]], base: Facts | None = None) -> Facts:
@@ -38,11 +38,9 @@ def facts_of(pairs: Iterable[tuple[str, str]], base: Facts | None = None) -> Fac
 
 
 def _take(facts: Facts, key: str, value: str) -> None:
-    engine = _VERSION_KEYS.match(words_of(key))
-    where = place(key)
-    if engine and re.match(r"v?\d", value):
-        facts.engine = facts.engine or names.engine(engine[1].replace(" ", "-"))
-        facts.engine_version = facts.engine_version or value.removeprefix("v").split(" ")[0]
+    named, where = ENGINE_VERSION.fullmatch(words_of(key)), place(key)
+    if named:
+        put_version(facts, named["engine"], value)
     elif where is None:
         return
     elif where[0] == "settings":
@@ -60,8 +58,19 @@ def _identity(facts: Facts, key: str, value: str) -> None:
         facts.engine = facts.engine or names.engine(found[1].rstrip("=: ") if found else value)
         facts.engine_version = facts.engine_version or (found[2] if found else None)
     else:
-        short = re.sub(r"\s*\((?![x×]\d)[^()]*\)\s*$", "", value) if key == "gpu" else value
-        setattr(facts, key, getattr(facts, key) or short)
+        setattr(facts, key, getattr(facts, key) or _short(facts, key, value))
+
+
+def _short(facts: Facts, key: str, value: str) -> str | None:
+    """A value without remarks: "NAME (96 GB)" is NAME, "595.45.04, CUDA 13.2 (container)" two versions."""
+    if key in ("driver", "cuda"):
+        cuda = re.search(r"CUDA\s+(\d+\.\d+)", value)
+        facts.cuda = facts.cuda or (cuda[1] if cuda and key == "driver" else None)
+        version = re.search(r"\d+(?:\.\d+)+", value)
+        return version[0] if version else None
+    if key in ("gpu", "model"):
+        return re.sub(r"\s*\((?![x×]\d)[^()]*\)\s*$", "", value)
+    return value
 
 
 def pairs_in(lines: Iterable[str]) -> list[tuple[str, str]]:
@@ -91,3 +100,26 @@ def scalars(value: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         (k, str(v)) for k, v in value.items() if isinstance(v, str | int | float) and not isinstance(v, bool)
     ]
+
+
+_COUNTED = re.compile(r"(?<![\w.])(?P<count>\d{1,3})\s?[x×]\s?(?P<name>[A-Za-z][\w .-]{1,50})")
+_TP = re.compile(r"\b(?P<key>TP|PP|EP|DP)\s?[=:]?\s?(?P<n>\d{1,3})\b")
+
+
+def headed(heading: str, base: Facts) -> Facts:
+    """Facts with what a heading adds: "4x RTX PRO 6000", "TP=2"."""
+    facts = replace(base, settings=dict(base.settings))
+    counted = _COUNTED.search(heading)
+    if counted and facts.gpu is None:
+        name = _product(counted["name"])
+        facts.gpu, facts.gpu_count = (name, int(counted["count"])) if name else (None, facts.gpu_count)
+    for found in _TP.finditer(heading):
+        facts.settings.setdefault(found["key"].lower(), int(found["n"]))
+    return facts
+
+
+def _product(text: str) -> str | None:
+    """The longest start of a text that names a product."""
+    words = text.split()
+    starts = (" ".join(words[:length]).rstrip(",.") for length in range(len(words), 0, -1))
+    return next((start for start in starts if names.gpu(start)), None)

@@ -83,7 +83,8 @@ def hardware(facts: Facts) -> Hardware:
     if facts.gpu is None:
         return Hardware(count=facts.gpu_count, driver=facts.driver, cuda=facts.cuda)
     count, printed = split_count(facts.gpu)
-    known = names.gpu(printed)
+    bare = re.sub(r"\s*\([^()]*\)", "", printed)  # remarks name what it is not ("not Max-Q")
+    known = names.gpu(bare) or names.gpu(printed)
     return Hardware(
         gpu=known.name if known else printed,
         arch=known.arch if known else names.arch(printed),

@@ -176,3 +176,22 @@ _TOP_KEY = re.compile(r'"((?:[^"\\]|\\.){1,80})"\s*:')
 def keys_in(head: str, limit: int = 400) -> set[str]:
     """Names used as keys in the start of a JSON text, at any depth (cheap: for sniffing)."""
     return {found[1] for _, found in zip(range(limit), _TOP_KEY.finditer(head), strict=False)}
+
+
+def outer_keys(head: str) -> set[str]:
+    """Names of the members of the outermost objects: a top-level one, or those in a top-level array."""
+    found: set[str] = set()
+    depth = objects = 0
+    before = ""
+    for hit in _TOKEN.finditer(head):
+        mark = hit[0]
+        if mark in _CLOSERS:
+            depth += 1
+            objects += mark == "{"
+        elif mark in "}]":
+            depth -= 1
+            objects -= mark == "}"
+        elif mark == ":" and objects == 1 and depth < 3 and before:
+            found.add(before)
+        before = mark[1:-1] if mark[:1] == '"' else ""
+    return found

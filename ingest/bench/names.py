@@ -69,6 +69,6 @@ def settings(engine_name: str | None, common: Mapping[str, Any]) -> dict[str, An
 def is_option(label: str) -> bool:
     """Whether some engine has a launch option of this name."""
     key = label.strip().replace("-", "_").lower()
-    return bool(re.fullmatch(r"[a-z][a-z0-9_]{3,60}", key)) and any(
+    return bool(re.fullmatch(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+", key)) and any(
         options.option(name, None, key) for name in ENGINES
     )

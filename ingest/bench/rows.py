@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from ingest.bench import cells
+from ingest.bench import cells, names
 from ingest.bench.identity import Facts
 from ingest.bench.quantities import Quantity, labels, understand, words_of
 from kb.model import Measurement
@@ -23,6 +23,9 @@ _TABLES = tuple(
     for kind in ("workload", "identity", "settings")
 )
 _TEXTUAL = {"dataset", "test", "model", "gpu", "engine", "engine_version", "quantization", "driver", "cuda"}
+ENGINE_VERSION = re.compile(
+    r"(?P<engine>vllm|sglang|tensorrt llm|trt llm|trtllm|llama cpp|tgi|lmdeploy)(?: git)?(?: version)?"
+)
 _PLAIN_RATE = re.compile(r"qps|rps")
 
 
@@ -74,6 +77,10 @@ def read_row(record: Mapping[str, Any], units: Units | None = None, base: Facts 
 
 
 def _place_cell(row: Row, label: str, raw: Any, units: Units, has_other_rates: bool) -> None:
+    named = ENGINE_VERSION.fullmatch(words_of(label))
+    if named:
+        put_version(row.facts, named["engine"], str(raw))
+        return
     where = place(label)
     if where is None and _plain_rate(label) and has_other_rates:
         where = ("workload", "request_rate")
@@ -87,6 +94,14 @@ def _place_cell(row: Row, label: str, raw: Any, units: Units, has_other_rates: b
             row.rest[label] = raw
         return
     _add_metric(row, label, quantity, cell, units)
+
+
+def put_version(facts: Facts, engine: str, value: str) -> None:
+    """A version that stands under an engine's name ("vllm_version": "0.23.0"); "Not Installed" is none."""
+    found = re.match(r"`?v?(\d+(?:\.\w+)+[\w.+-]*)", value.strip())
+    if found and facts.engine_version is None:
+        facts.engine = facts.engine or names.engine(engine.replace(" ", "-"))
+        facts.engine_version = found[1]
 
 
 def _plain_rate(label: str) -> bool:
@@ -110,6 +125,8 @@ def _put(row: Row, kind: str, key: str, raw: Any) -> None:
         row.facts.settings.setdefault(key, _maybe_number(value))
     elif key == "gpu_count":
         row.facts.gpu_count = row.facts.gpu_count or int(cells.number(value) or 0) or None
+    elif key == "engine" and not names.known_engine(str(value)) and names.quantization(str(value)):
+        _put_workload(row, "test", value)  # a label of the setup, not a server
     else:
         setattr(row.facts, key, getattr(row.facts, key) or str(value))
 
@@ -141,6 +158,8 @@ def _maybe_number(value: Any) -> Any:
 
 def _add_metric(row: Row, label: str, quantity: Quantity, cell: cells.Cell, units: Units) -> None:
     factor, name = units.factor(label, quantity, cell), quantity.name
+    if name in ("accept_rate", "accuracy", "cache_hit_rate") and factor == 1.0 and 1.5 < cell.value <= 100:
+        factor = 0.01  # a percentage without its sign
     if name in row.metrics:
         if not quantity.loose:
             row.rest[label] = cell.value
@@ -186,13 +205,24 @@ def _counted(row: Row) -> str | None:
     measured = row.metrics["tok_s"]
     totals = row.metrics.get("total_tokens")
     if totals and row.metrics.get("duration_s") and measured:
-        seconds, width, given, made = row.metrics["duration_s"] or 0, 1, totals, 0
+        return _of_total(row, totals, measured)
     if not (made is not None and given and width and seconds and measured):
         return None
     for name, count in (("output_tok_s", made), ("total_tok_s", made + given)):
         if abs(width * count / seconds - measured) < 0.05 * measured:
             return name
     return None
+
+
+def _of_total(row: Row, totals: float, measured: float) -> str | None:
+    """Whether a total that gives the measured rate counts answers only (answers x length) or prompts too."""
+    if abs(totals / (row.metrics.get("duration_s") or 1) - measured) > 0.05 * measured:
+        return None
+    answers = row.metrics.get("completed") or row.workload.get("concurrency") or 0
+    made = answers * (row.workload.get("output_len") or 0)
+    if abs(made - totals) < 0.05 * totals:
+        return "output_tok_s"
+    return "total_tok_s" if row.workload.get("input_len") else None
 
 
 def _copy(base: Facts | None) -> Facts:
@@ -207,12 +237,21 @@ def _copy(base: Facts | None) -> Facts:
     )
 
 
+def _limits(label: str) -> tuple[float, float]:
+    """(least that can be milliseconds, most that can be seconds) for a latency, at the median."""
+    quantity = understand(label)
+    name = quantity.name if quantity else ""
+    if name.startswith(("tpot", "itl", "icl", "ntpot")):
+        return 0.5, 1.0
+    return (20.0, 600.0) if name.startswith("e2e") else (2.0, 30.0)
+
+
 @dataclass(slots=True)
 class Units:
     """Units of labels that state none, decided once for a whole table by the size of its values.
 
-    A latency per token of a second and more, or a first token after half a minute at the median, is taken for
-    milliseconds; everything else for seconds. What was decided is said in ``notes``.
+    A latency that is too long to be seconds makes its whole table milliseconds, except for columns that are
+    too short for that. What was decided is said in ``notes``.
     """
 
     decided: dict[str, float] = field(default_factory=dict)
@@ -229,16 +268,16 @@ class Units:
                 if cell is not None and not isinstance(raw, bool):
                     values.setdefault(label, []).append(cell.value)
         units = cls()
-        for label, seen in values.items():
-            units._decide(label, sorted(seen))
+        middles = {label: sorted(seen)[len(seen) // 2] for label, seen in values.items()}
+        any_ms = any(middle >= _limits(label)[1] for label, middle in middles.items())
+        for label, middle in middles.items():
+            least, most = _limits(label)
+            units._decide(label, middle, middle >= most or (any_ms and (middle >= least or middle == 0)))
         return units
 
-    def _decide(self, label: str, seen: list[float]) -> None:
-        quantity, middle = understand(label), seen[len(seen) // 2]
-        limit = 1.0 if quantity and quantity.name.startswith(("tpot", "itl")) else 30.0
-        limit = 600.0 if quantity and quantity.name.startswith("e2e") else limit
-        self.decided[label] = 1.0 if middle >= limit else 1e3
-        unit = "milliseconds" if middle >= limit else "seconds"
+    def _decide(self, label: str, middle: float, is_ms: bool) -> None:
+        self.decided[label] = 1.0 if is_ms else 1e3
+        unit = "milliseconds" if is_ms else "seconds"
         self.notes.append(f"{label!r} states no unit; read as {unit} (median {middle:g})")
 
     def factor(self, label: str, quantity: Quantity, cell: cells.Cell) -> float:

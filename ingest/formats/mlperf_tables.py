@@ -6,7 +6,7 @@ Owns their columns. A result is in the units beside it: tokens, samples or queri
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ingest.bench import cells, jsontext, tables
@@ -194,35 +194,6 @@ def _read_json(source: Source) -> Reading:
     return _reading(source, "mlperf_results_json", records, documents.problems)
 
 
-def _tuning_header(source: Source) -> list[str]:
-    return [cell.strip().lower() for cell in source.head.split("\n", 1)[0].lstrip("\ufeff").split(",")]
-
-
-def _sniff_tuning(source: Source) -> float:
-    return 0.9 if {"m", "n", "k"} <= set(_tuning_header(source)) else 0.0
-
-
-def _read_tuning(source: Source) -> Reading:
-    """Shapes and chosen kernels of matrix products: counted and summed up, no points."""
-    rows = [row for row in tables.delimited(source.text) if any(cell.strip() for cell in row)]
-    header = [cell.strip() for cell in rows[0]]
-    return benchmark(
-        source,
-        "gemm_tuning_csv",
-        [],
-        kind="config",
-        lines=LineCount(total=len(rows), understood=len(rows)),
-        rows=len(rows) - 1,
-        extra={"columns": header} | dict(_distinct(header, rows[1:])),
-    )
-
-
-def _distinct(header: list[str], rows: list[list[str]]) -> Iterable[tuple[str, Any]]:
-    for index, name in enumerate(header):
-        if name.lower() in ("libtype", "indtype", "outdtype", "dtype"):
-            yield name, sorted({_cell(row, index) for row in rows})
-
-
 FORMATS = [
     Format(
         name="mlperf_results_csv",
@@ -243,16 +214,6 @@ FORMATS = [
         docs=(
             "The `summary_results.json` of an MLPerf round: one point per system, model and scenario, "
             "with accelerator, total count, software and weight type."
-        ),
-    ),
-    Format(
-        name="gemm_tuning_csv",
-        kind="config",
-        sniff=_sniff_tuning,
-        read=_read_tuning,
-        docs=(
-            "Shape and tuning tables of matrix products (`M,N,K,…`): rows are counted and the libraries "
-            "and types listed; they hold no serving result."
         ),
     ),
 ]

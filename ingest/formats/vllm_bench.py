@@ -64,8 +64,9 @@ def _sniff_serve_json(source: Source) -> float:
     if "model_id" in keys and "tokenizer_id" in keys and ("num_prompts" in keys or "burstiness" in keys):
         seconds = "median_ttft" in keys or "mean_ttft" in keys
         return 0.0 if seconds else 0.93
-    serves = len(_SERVE_KEYS & keys) >= 3 and "mean_ttft_ms" in keys
-    return 0.7 if serves and "random_input_len" not in keys and "median_e2e_latency_ms" not in keys else 0.0
+    outer = jsontext.outer_keys(source.head) if len(_SERVE_KEYS & keys) >= 3 else set()
+    serves = len(_SERVE_KEYS & outer) >= 3 and "mean_ttft_ms" in outer
+    return 0.9 if serves and "random_input_len" not in keys and "median_e2e_latency_ms" not in keys else 0.0
 
 
 def _read_serve_json(source: Source) -> Reading:

@@ -1,0 +1,233 @@
+"""Tables in write-ups: which way round they stand, which columns are the choice and which the outcome.
+
+Owns the four shapes (rows, columns, one metric, fields). Must not find tables in text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ingest.bench import cells, serving
+from ingest.bench.identity import Facts
+from ingest.bench.quantities import Quantity, understand, words_of
+from ingest.bench.rows import Row, Units, place, read_row
+from ingest.bench.tables import Table
+from kb.model import Measurement
+
+Pair = tuple[Facts, Measurement]
+_RESULTS = (
+    "ttft",
+    "tpot",
+    "itl",
+    "e2e",
+    "output_tok_s",
+    "input_tok_s",
+    "total_tok_s",
+    "tok_s",
+    "request_s",
+    "peak_",
+    "accept_",
+    "accuracy",
+    "completed",
+    "goodput",
+)
+_FIGURES = (
+    "ttft",
+    "tpot",
+    "itl",
+    "e2e",
+    "output_tok_s",
+    "input_tok_s",
+    "total_tok_s",
+    "tok_s",
+    "request_s",
+    "accuracy",
+)
+_DERIVED = re.compile(
+    r"delta|Δ|gain|speed ?up|improvement|diff|change|ratio|vs\.?$|^vs |saving|overhead|%$|notes?|comment"
+)
+_HEADING_LOADS = re.compile(
+    r"(?P<key>ISL|OSL|input|output|concurrency|conc|batch(?: size)?|bs|C|TP|context|users)\s*[=:]\s*"
+    r"(?P<value>[\d,]+k?)",
+    re.IGNORECASE,
+)
+_METRIC_WORDS = {"metric", "metrics", "measure", "measurement", "", "statistic", "stat", "quantity", "kpi"}
+_FIELD_WORDS = {
+    "field",
+    "property",
+    "key",
+    "item",
+    "parameter",
+    "setting",
+    "component",
+    "name",
+    "spec",
+    "attribute",
+    "",
+    "what",
+    "config",
+    "option",
+    "category",
+}
+
+
+def points(table: Table, base: Facts, client: str) -> list[Pair]:
+    """The points of a table, or none when it holds no results."""
+    if not table.rows or len(table.header) < 2:
+        return []
+    if _results(table.header, _FIGURES):
+        found = _by_rows(table, base, client)
+    elif _is_turned(table):
+        found = _by_columns(table, base, client)
+    else:
+        found = _one_metric(table, base, client)
+    return [pair for pair in found if _holds(pair[1])]
+
+
+def _holds(point: Measurement) -> bool:
+    return any(name.startswith(_RESULTS) for name in point.metrics)
+
+
+def _results(labels: list[str], wanted: tuple[str, ...]) -> int:
+    told = [understand(cells.plain(label)) for label in labels]
+    return sum(one is not None and one.name.startswith(wanted) for one in told)
+
+
+def _is_turned(table: Table) -> bool:
+    first = [row[0] for _, row in table.rows if row]
+    named = _results(first, _RESULTS)
+    return named >= 2 and named * 2 >= len(first) and words_of(table.header[0]) in _METRIC_WORDS
+
+
+def _by_rows(table: Table, base: Facts, client: str) -> Iterator[Pair]:
+    records = [(line, {cells.plain(k): v for k, v in row.items()}) for line, row in table.records()]
+    units = Units.of(row for _, row in records)
+    for line, record in records:
+        row = read_row(_full(record, table), units, base)
+        yield row.facts, _point(row, client, line)
+
+
+def _full(record: Mapping[str, str], table: Table) -> dict[str, str]:
+    """A record with the load that its heading names, and its first cell as test where nothing else is."""
+    told = {key: value for key, value in _heading_load(table.heading).items() if _missing(record, key)}
+    named = [place(label) for label in record]
+    first = next(iter(record))
+    if named[0] is None and understand(first) is None and record[first] and ("workload", "test") not in named:
+        told["test"] = record[first]
+    elif table.heading and ("workload", "test") not in named:
+        told["test"] = table.heading[-100:]
+    loads = {} if not _missing(record, "concurrency") else _load_of(record[first])
+    return told | loads | dict(record)
+
+
+def _missing(record: Mapping[str, str], key: str) -> bool:
+    return place(key) not in {place(label) for label in record}
+
+
+def _heading_load(heading: str) -> dict[str, str]:
+    last = heading.rsplit(" / ", 1)[-1]
+    return {found["key"].lower(): found["value"] for found in _HEADING_LOADS.finditer(last)}
+
+
+def _point(row: Row, client: str, line: int | None) -> Measurement:
+    return serving.complete(row.measurement(client, line))
+
+
+def _by_columns(table: Table, base: Facts, client: str) -> Iterator[Pair]:
+    """Rows are metrics, columns are setups: each column is a record under its header."""
+    for index, setup in enumerate(table.header[1:], 1):
+        if _DERIVED.search(words_of(setup)) or _DERIVED.search(setup.strip().lower()):
+            continue
+        record: dict[str, Any] = {
+            cells.plain(row[0]): row[index] for _, row in table.rows if len(row) > index
+        }
+        named = (
+            {"test": cells.plain(setup)} if cells.plain(setup).lower() not in ("value", "result", "") else {}
+        )
+        row = read_row(
+            _heading_load(table.heading) | _load_of(setup) | named | record, Units.of([record]), base
+        )
+        yield row.facts, _point(row, client, table.line)
+
+
+def _load_of(setup: str) -> dict[str, str]:
+    """A setup's header may carry the load: "K=64 (8-user)", "c=16", "bs 4"."""
+    found = re.search(r"(\d+)[- ]?users?\b|\bc(?:onc(?:urrency)?)?[ =:]*(\d+)\b", setup, re.IGNORECASE)
+    return {"concurrency": found[1] or found[2]} if found else {}
+
+
+def _one_metric(table: Table, base: Facts, client: str) -> Iterator[Pair]:
+    """One metric, named by the heading or the first header, over a load (rows) and setups (columns)."""
+    quantity = _headed(table.heading)
+    load = place(cells.plain(table.header[0]))
+    if quantity is None or load is None or load[0] != "workload":
+        return
+    for line, row in table.rows:
+        for setup, raw in zip(table.header[1:], row[1:], strict=False):
+            cell = cells.read_cell(raw)
+            if cell is None or _DERIVED.search(setup.strip().lower()):
+                continue
+            record = {
+                table.header[0]: _load_cell(row[0]),
+                "test": cells.plain(setup),
+                _label(quantity): cell.value,
+            }
+            told = read_row(_heading_load(table.heading) | record, None, base)
+            yield told.facts, _point(told, client, line)
+
+
+def _load_cell(raw: str) -> str:
+    found = re.match(r"\s*([\d,.]+\s*k?)\s*(?:users?|req\w*|tokens?|clients?)?\b", cells.plain(raw))
+    return found[1] if found else cells.plain(raw)
+
+
+def _label(quantity: Quantity) -> str:
+    """A label that means the quantity, in its own unit."""
+    if "_ms_" in quantity.name:
+        base, _, stat = quantity.name.partition("_ms_")
+        return f"{stat} {base} ms"
+    return {
+        "tok_s": "tok/s",
+        "output_tok_s": "output tok/s",
+        "input_tok_s": "input tok/s",
+        "total_tok_s": "total tok/s",
+        "request_s": "req/s",
+    }.get(quantity.name, quantity.name)
+
+
+def _headed(heading: str) -> Quantity | None:
+    """The metric of the innermost heading that names one with its unit."""
+    for part in reversed(heading.split(" / ")):
+        found = understand(part) if re.search(r"\(|/s\b|\bms\b|tps", part) else None
+        if found and found.name.startswith(_FIGURES) and found.unit_stated:
+            return found
+    return None
+
+
+def field_pairs(table: Table) -> list[tuple[str, str]]:
+    """(field, value) of a two-column table that describes the setup, or none."""
+    if len(table.header) != 2 or words_of(table.header[0]) not in _FIELD_WORDS:
+        return []
+    header = [(table.header[0], table.header[1])] if not words_of(table.header[0]) else []
+    return header + [(cells.plain(row[0]), row[1]) for _, row in table.rows if len(row) > 1]
+
+
+def merged(pairs: list[Pair]) -> list[Pair]:
+    """Points of one server at one load that several tables tell in parts, put together where they agree."""
+    found: dict[str, Pair] = {}
+    for facts, point in pairs:
+        key = facts.key() + repr(sorted(point.workload.items(), key=str))
+        before = found.get(key)
+        if before is None or not point.workload or not _agree(before[1], point):
+            found[key if before is None else f"{key} {len(found)}"] = (facts, point)
+        else:
+            metrics = {**point.metrics, **before[1].metrics}
+            found[key] = (facts, replace(before[1], metrics=metrics))
+    return list(found.values())
+
+
+def _agree(one: Measurement, other: Measurement) -> bool:
+    return all(other.metrics[name] == value for name, value in one.metrics.items() if name in other.metrics)

@@ -1,0 +1,103 @@
+"""A Markdown page taken apart: headings, tables, fenced blocks, fields, and where its prose stands.
+
+Owns the use of markdown-it-py. Must not know what a table means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from ingest.bench.front import pairs_in
+from ingest.bench.tables import Table
+
+_FRONT = re.compile(r"\A---\n(?P<inside>.*?)\n---\n", re.DOTALL)
+_LARGEST = 4 << 20
+
+
+@dataclass(slots=True)
+class Fence:
+    """A fenced block: 1-based line of its opening, its language word, its text."""
+
+    line: int
+    info: str
+    text: str
+
+
+@dataclass(slots=True)
+class Page:
+    """What a page holds. ``unread`` are [first, last] lines of prose; ``prose`` counts those lines."""
+
+    title: str | None = None
+    lines: int = 0
+    prose: int = 0
+    tables: list[Table] = field(default_factory=list)
+    fences: list[Fence] = field(default_factory=list)
+    fields: list[tuple[str, str]] = field(default_factory=list)
+    unread: list[list[int]] = field(default_factory=list)
+
+
+def read_page(text: str) -> Page:
+    """Takes a page apart. Only its first 4 MiB are read."""
+    page = Page(lines=text.count("\n") + 1)
+    text = text[:_LARGEST].replace("\r\n", "\n")
+    front = _FRONT.match(text)
+    if front:
+        page.fields += pairs_in(front["inside"].split("\n"))
+        text = "\n" * front[0].count("\n") + text[front.end() :]
+    tokens = MarkdownIt("commonmark", {"html": False}).enable("table").parse(text)
+    headings: list[str] = []
+    for index, token in enumerate(tokens):
+        if token.type == "heading_open":
+            _heading(page, headings, int(token.tag[1]), tokens[index + 1].content)
+        elif token.type == "table_open":
+            page.tables.append(_table(tokens[index:], headings))
+        elif token.type in ("fence", "code_block"):
+            page.fences.append(Fence((token.map or [0])[0] + 1, token.info.strip(), token.content))
+        elif token.type == "paragraph_open":
+            _paragraph(page, token, tokens[index + 1].content)
+    return page
+
+
+def _heading(page: Page, headings: list[str], level: int, content: str) -> None:
+    page.title = page.title or content
+    del headings[level - 1 :]
+    headings += [""] * (level - 1 - len(headings)) + [content]
+
+
+def _paragraph(page: Page, token: Token, content: str) -> None:
+    found = pairs_in(content.split("\n"))
+    page.fields += found
+    first, last = token.map or [0, 0]
+    left = (last - first) - len(found)
+    if left > 0:
+        page.prose += left
+        page.unread.append([first + 1, last])
+
+
+def _table(tokens: list[Token], headings: list[str]) -> Table:
+    table = Table([], (tokens[0].map or [0])[0] + 1, heading=" / ".join(one for one in headings if one))
+    for cells, line in _rows(tokens):
+        if not table.header:
+            table.header = cells
+        else:
+            table.rows.append((line, cells))
+    return table
+
+
+def _rows(tokens: list[Token]) -> Iterator[tuple[list[str], int]]:
+    cells: list[str] = []
+    line = 0
+    for index, token in enumerate(tokens):
+        if token.type == "tr_open":
+            cells, line = [], (token.map or [0])[0] + 1
+        elif token.type in ("th_open", "td_open"):
+            cells.append(tokens[index + 1].content.strip())
+        elif token.type == "tr_close":
+            yield cells, line
+        elif token.type == "table_close":
+            return

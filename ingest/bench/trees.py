@@ -1,0 +1,180 @@
+"""Result rows inside JSON of any shape: objects that hold figures, with what the objects around them say.
+
+Owns the walk. What a label means is ``quantities`` and ``rows``; which file it is, the format's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from ingest.bench import cells
+from ingest.bench.quantities import understand
+from ingest.bench.rows import place
+
+_RESULTS = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
+_QUALITY = ("accuracy",)
+_PLAIN_NAMES = re.compile(
+    r"results?|runs?|benchmarks?|metrics|data|rows|cells|steps|phases|bench|items|entries|measurements|laeufe"
+    r"|ergebnisse|values|stats|summary|tasks|tests|points|sweep|serving|throughput_runs|overall|performance|raw"
+)
+_ABOUT = re.compile(
+    r"meta(?:data)?|config(?:uration)?|env(?:ironment)?|system(?:_info)?|server(?:_info)?|hardware|info|setup|model"
+    r"|args|arguments|params|parameters|settings|run|fingerprint|machine|software|context|host|platform|backend"
+)
+_FOLDED = ("median", "mean", "average", "avg", "best", "aggregate", "summary", "averages", "medians")
+_NUMBERED = (
+    (re.compile(r"prefill|context|input|prompt|isl|ctx|length"), "input_len"),
+    (re.compile(r"conc|users?|parallel|clients"), "concurrency"),
+    (re.compile(r"batch|bs"), "batch_size"),
+    (re.compile(r"rate|rps|qps"), "request_rate"),
+)
+_MOST_ROWS = 5000
+
+
+@dataclass(slots=True)
+class Found:
+    """Rows with what was said around them, objects marked as failed, and whether rows were left out."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    cut: bool = False
+
+
+def find_rows(document: Any) -> Found:
+    """Every result row of a document, outermost first."""
+    found = Found()
+    _walk(document, {}, (), found)
+    return found
+
+
+def _walk(value: Any, around: dict[str, Any], path: tuple[str, ...], found: Found) -> None:
+    if len(path) > 12 or len(found.rows) >= _MOST_ROWS:
+        found.cut = found.cut or len(found.rows) >= _MOST_ROWS
+    elif isinstance(value, Mapping):
+        _object(value, around, path, found)
+    elif isinstance(value, list):
+        for one in value:
+            if isinstance(one, Mapping | list):
+                _walk(one, around, path, found)
+
+
+def _object(value: Mapping[str, Any], around: dict[str, Any], path: tuple[str, ...], found: Found) -> None:
+    own = {str(key): one for key, one in value.items() if not isinstance(one, Mapping | list)}
+    said = _merged(around, _said(own) | _commands(value))
+    if _is_result(own, said):
+        found.rows.append(said | _qualified(own, path) | _named(path))
+    elif own.get("ok") is False or own.get("success") is False or own.get("status") in ("failed", "error"):
+        found.failed.append(said | own)
+    for key, one in value.items():
+        if isinstance(one, Mapping) and _ABOUT.fullmatch(str(key).lower()):
+            said = _merged(said, _said(_flat(one)))
+    lists_rows = any(isinstance(one, list) and one and isinstance(one[0], Mapping) for one in value.values())
+    for key, one in value.items():
+        if isinstance(one, Mapping | list) and not (str(key).lower() in _FOLDED and lists_rows):
+            _walk(one, said, (*path, str(key)), found)
+
+
+def _is_result(own: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
+    names = {
+        one.name for key, raw in own.items() if cells.number(raw) is not None and (one := understand(key))
+    }
+    if any(name.startswith(_RESULTS) for name in names):
+        return True
+    labelled = any(place(key) in (("workload", "test"), ("workload", "dataset")) for key in {**own, **said})
+    return labelled and any(name in _QUALITY for name in names)
+
+
+def _said(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Members that name the server or the load: these hold for everything below."""
+    return {
+        key: one
+        for key, one in own.items()
+        if one not in (None, "") and place(key) is not None and key != "n"
+    }
+
+
+def _flat(value: Mapping[str, Any], depth: int = 2) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, one in value.items():
+        if isinstance(one, Mapping) and depth:
+            flat |= _flat(one, depth - 1)
+        elif not isinstance(one, list):
+            flat.setdefault(str(key), one)
+    return flat
+
+
+def _merged(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> dict[str, Any]:
+    """Inner members replace outer ones that mean the same thing, except labels of tests, which add up."""
+    places = {place(key) for key in inner} - {("workload", "test")}
+    return {key: one for key, one in outer.items() if key in inner or place(key) not in places} | dict(inner)
+
+
+def _qualified(own: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    """Labels that leave the kind of tokens open take it from the object's name ("prefill": {…})."""
+    name = next((one for one in reversed(path) if not one.isdigit()), "")
+    kind = understand(f"{name} tok/s")
+    if kind is None or kind.loose or kind.name not in ("input_tok_s", "output_tok_s"):
+        return dict(own)
+    spoken = {}
+    for key, one in own.items():
+        told = understand(key)
+        spoken[f"{name} {key}" if told and told.name.startswith("tok_s") else key] = one
+    return spoken
+
+
+def _named(path: tuple[str, ...]) -> dict[str, Any]:
+    """What the keys on the way say: a number under "prefill" is a length, a word names a test."""
+    told: dict[str, Any] = {}
+    words = [one for one in path if not _PLAIN_NAMES.fullmatch(one.lower()) and not one.isdigit()]
+    for above, key in pairwise(path):
+        if key.isdigit():
+            name = next((name for pattern, name in _NUMBERED if pattern.search(above.lower())), None)
+            told |= {name: int(key)} if name else {}
+    if words:
+        told["test name"] = " / ".join(words[-2:])
+    return told
+
+
+def _commands(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of the client's command line, where a list of words stands beside the figures."""
+    words = value.get("command") or value.get("cmd") or value.get("argv")
+    if isinstance(words, str):
+        words = words.split()
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        return {}
+    pairs = pairwise(words)
+    given = {
+        a.lstrip("-").replace("-", "_"): b for a, b in pairs if a.startswith("--") and not b.startswith("--")
+    }
+    wanted = (
+        "model",
+        "max_concurrency",
+        "num_prompts",
+        "dataset_name",
+        "request_rate",
+        "random_input_len",
+        "random_output_len",
+    )
+    told = re.search(r"(?:^|,)(?:model|pretrained)=([^,]+)", given.get("model_args", ""))
+    if told:  # lm-eval: --model names the client's class
+        given["model"] = told[1]
+    return {key: given[key] for key in wanted if key in given}
+
+
+def without_copies(rows: list[tuple[Mapping[str, float | None], Any]]) -> list[Any]:
+    """The second members of (metrics, thing) pairs whose metrics are no part of another pair's."""
+    sets = [frozenset((key, value) for key, value in metrics.items()) for metrics, _ in rows]
+    if len(sets) > 600:
+        return [thing for _, thing in rows]
+    kept = []
+    for index, one in enumerate(sets):
+        copied = any(
+            one < other or (one == other and at < index) for at, other in enumerate(sets) if at != index
+        )
+        if not (copied and len(one) > 1):
+            kept.append(rows[index][1])
+    return kept

@@ -1,0 +1,110 @@
+"""People's own results as JSON: any nesting, any names that say what they measure.
+
+Owns what makes a JSON file a result file. Must not read files of a known tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ingest.bench import file_names, jsontext, placeholders, serving, trees
+from ingest.bench.identity import Facts, benchmark, grouped
+from ingest.bench.quantities import understand
+from ingest.bench.rows import Row, Units, place, read_row
+from ingest.formats import Format, Unreadable
+from ingest.formats.bench_csv import RESULT_PREFIXES, take_options
+from ingest.sources import Source
+from kb.model import Measurement, Problem, Reading, Warning  # noqa: A004
+
+_CLIENT = "table"
+
+
+def _sniff(source: Source) -> float:
+    head = source.head
+    if not jsontext.looks_like_json(head):
+        return 0.0
+    keys = jsontext.keys_in(head, 1500)
+    told = [found for key in keys if (found := understand(key))]
+    results = {one.name for one in told if one.name.startswith(RESULT_PREFIXES)}
+    placed = {place(key) for key in keys} - {None}
+    if results and len(results) + len(placed) >= 2:
+        return 0.85 if len(results) > 1 else 0.5
+    quality = any(one.name == "accuracy" for one in told)
+    if not quality or not placed & {("workload", "test"), ("workload", "dataset")}:
+        return 0.0
+    return 0.94 if {"task", "tasks"} & keys else 0.6
+
+
+def _read(source: Source) -> Reading:
+    documents = jsontext.load(source)
+    value = [one for _, one in documents.found] if len(documents.found) > 1 else documents.first
+    found = trees.find_rows(value)
+    reason = placeholders.reason(str(cell) for row in found.rows[:50] for cell in row.values())
+    if reason:
+        raise Unreadable(reason)
+    units = Units.of(found.rows)
+    told = file_names.hints(source.name)
+    rows = [_row(row, units, told) for row in found.rows]
+    points = [
+        (row.facts, point) for row in rows if (point := serving.complete(row.measurement(_CLIENT))).metrics
+    ]
+    kept = trees.without_copies([(point.metrics, (facts, point)) for facts, point in points])
+    if not kept and not found.failed:
+        raise Unreadable("no figure with a known meaning in the objects of this JSON file")
+    return benchmark(
+        source,
+        "bench_json",
+        _with_failures(kept, found.failed),
+        problems=[*documents.problems, *_left_out(found, len(points) - len(kept))],
+        extra=({"units": units.notes} if units.notes else {}) | told.as_extra() | _failures(found.failed),
+    )
+
+
+def _row(record: Mapping[str, Any], units: Units, told: file_names.Hints) -> Row:
+    row = read_row(record, units)
+    row.facts = file_names.fill_facts(row.facts, told)
+    take_options(row)
+    return row
+
+
+def _left_out(found: trees.Found, copies: int) -> Iterable[Problem]:
+    if found.cut:
+        yield Problem(line=None, what=f"only the first {len(found.rows)} rows were read")
+    if copies:
+        yield Problem(line=None, what=f"{copies} objects repeat figures of others and were left out")
+
+
+def _with_failures(kept: list[tuple[Facts, Measurement]], failed: list[dict[str, Any]]) -> Iterable[Any]:
+    """Points that the file marks as failed become warnings of the server they belong to (the first one)."""
+    warnings = [
+        Warning(line=None, text=_short(row), meaning="the file marks this point as failed")
+        for row in failed[:50]
+    ]
+    if warnings and kept:
+        kept[0][0].warnings.extend(warnings)
+    return grouped(kept or [(Facts(warnings=warnings), Measurement(client=_CLIENT))])
+
+
+def _short(row: Mapping[str, Any]) -> str:
+    told = {key: one for key, one in row.items() if isinstance(one, str | int | float)}
+    return ", ".join(f"{key}={one}" for key, one in list(told.items())[:8])[:300]
+
+
+def _failures(failed: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"failed_points": len(failed)} if failed else {}
+
+
+FORMAT = Format(
+    name="bench_json",
+    kind="benchmark",
+    sniff=_sniff,
+    read=_read,
+    docs=(
+        "Results in JSON of people's own making: every object that holds a latency, a throughput or a "
+        "score under a name that says so is a point; what the objects around it say of model, hardware, "
+        "engine and load holds for it, the client's command line included. Units come from the names, or "
+        "are decided by size and said. Objects that repeat figures of others (a summary of the rows "
+        "beside it) are left out, points marked as failed become warnings."
+    ),
+)

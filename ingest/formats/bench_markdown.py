@@ -1,0 +1,124 @@
+"""Markdown write-ups: result tables, launch commands in fenced blocks, and the fields around them.
+
+Owns which tables are results and how they are read. What prose says is not guessed: it is listed as not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from ingest.bench import front, note_tables, placeholders, serving, tables
+from ingest.bench.identity import Facts, benchmark, experiment, grouped
+from ingest.bench.pages import Page, read_page
+from ingest.formats import Format, Unreadable
+from ingest.sources import Source
+from kb.model import Experiment, LineCount, Measurement, Problem, Reading
+from kb.vocab.engines import Launch, parse_shell
+
+_CLIENT = "write-up"
+_RULE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*\|", re.MULTILINE)
+_NAMES = (".md", ".markdown", ".mdx", ".rst")
+
+
+def _sniff(source: Source) -> float:
+    head = source.head
+    named = source.name.lower().removesuffix(".gz").endswith(_NAMES)
+    heading = re.search(r"^#{1,3} \S", head, re.MULTILINE) is not None
+    if named:
+        return 0.55 if heading or _RULE.search(head) or "```" in head else 0.35
+    if heading and head.lstrip().startswith(("# ", "## ", "---\n", "|")):
+        return 0.45 if _RULE.search(head) or "```" in head else 0.31
+    return 0.35 if _RULE.search(head) and head.lstrip().startswith("|") else 0.0
+
+
+def _read(source: Source) -> Reading:
+    page = read_page(source.text)
+    launches = [launch for fence in page.fences for launch in parse_shell(fence.text)]
+    base = _base(page, launches)
+    pairs: list[tuple[Facts, Measurement]] = []
+    blank: list[Problem] = []
+    for table in page.tables:
+        reason = placeholders.reason(cell for _, row in table.rows for cell in row)
+        if reason:
+            blank.append(Problem(line=table.line, what=reason))
+        else:
+            table.heading = table.heading.removeprefix(f"{page.title} / ")
+            pairs += note_tables.points(table, front.headed(table.heading, base), _CLIENT)
+    pairs += [(base, point) for point in _printed(page)]
+    if blank and not pairs:
+        raise Unreadable(blank[0].what)
+    servers = [_server(launch, base) for launch in launches] if len(launches) > 1 or not pairs else []
+    return benchmark(
+        source,
+        "bench_markdown",
+        [*grouped(note_tables.merged(pairs)), *servers],
+        kind="note",
+        problems=blank,
+        lines=LineCount(total=page.lines, understood=page.lines - page.prose, unknown=page.prose),
+        extra=_about(page, launches),
+    )
+
+
+def _base(page: Page, launches: list[Launch]) -> Facts:
+    """What holds for every result: fields of the page, field tables, and the only server it starts."""
+    pairs = [*page.fields, *(pair for table in page.tables for pair in note_tables.field_pairs(table))]
+    facts = front.machine_in((line for fence in page.fences for line in fence.text.split("\n")), Facts())
+    facts = front.headed(page.title or "", front.facts_of(pairs, facts))
+    if len(launches) == 1:
+        _take_launch(facts, launches[0])
+    return facts
+
+
+def _take_launch(facts: Facts, launch: Launch) -> None:
+    facts.engine = facts.engine or launch.engine
+    facts.engine_version = facts.engine_version or launch.version
+    facts.model = facts.model or launch.model
+    facts.settings = dict(launch.settings) | facts.settings
+    facts.environment = dict(launch.environment)
+
+
+def _server(launch: Launch, base: Facts) -> Experiment:
+    """A launch command as a server of its own, on the page's hardware."""
+    facts = Facts(gpu=base.gpu, gpu_count=base.gpu_count, driver=base.driver, cuda=base.cuda)
+    if launch.engine == base.engine:
+        facts.engine_version = base.engine_version
+    _take_launch(facts, launch)
+    facts.model = launch.model or base.model
+    return experiment(facts, [])
+
+
+def _printed(page: Page) -> Iterable[Measurement]:
+    """Serving tables that a fenced block quotes from a terminal."""
+    for fence in page.fences:
+        lines = list(enumerate(fence.text.split("\n"), fence.line + 1))
+        for block in serving.blocks(lines):
+            yield replace(serving.block_measurement(block, _CLIENT), line=block.line)
+        for table in tables.pipe_tables(lines):
+            yield from (point for _, point in note_tables.points(table, Facts(), _CLIENT))
+
+
+def _about(page: Page, launches: list[Launch]) -> dict[str, Any]:
+    about: dict[str, Any] = {"title": page.title} if page.title else {}
+    if page.unread:
+        about["not_read"] = {"paragraphs": len(page.unread), "lines": page.unread[:40]}
+    if launches:
+        about["launch_commands"] = len(launches)
+    return about
+
+
+FORMAT = Format(
+    name="bench_markdown",
+    kind="note",
+    sniff=_sniff,
+    read=_read,
+    docs=(
+        "Markdown write-ups. Read are: tables whose columns name results (one point per row), tables "
+        "whose rows do (one per column), and tables of one metric that a heading names (one per cell); "
+        "two-column field tables, bold fields, list items and front matter, as facts about the server; "
+        "launch commands in fenced blocks, as settings; and benchmark output quoted in them. Prose is "
+        "counted and listed as not read. A page whose tables hold only placeholders is refused."
+    ),
+)
