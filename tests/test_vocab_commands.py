@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kb.vocab import options
 from kb.vocab.commands import parse_command, parse_shell
-from kb.vocab.rendering import render_command
+from kb.vocab.rendering import CONFIG_FILE, render_command, render_config
 
 
 def read(command, **rest):
@@ -165,6 +165,31 @@ def test_rendering_uses_the_flags_of_the_release():
     assert words[:5] == ["A=b", "python", "-m", "sglang.launch_server", "--model-path"]
     assert words[5:] == ["m", "--tp-size", "8", "--moe-runner-backend", "flashinfer_cutlass"]
     assert "--no-enable-prefix-caching" in render_command("vllm", None, "m", {"enable_prefix_caching": False})
+
+
+def test_keys_of_a_configuration_file_go_into_the_file():
+    asked = {"moe_config.backend": "CUTLASS", "kv_cache_config.dtype": "fp8", "tensor_parallel_size": 8}
+    words = render_command("tensorrt-llm", None, "m", asked)
+    assert words == [
+        "trtllm-serve",
+        "m",
+        "--tensor_parallel_size",
+        "8",
+        "--extra_llm_api_options",
+        CONFIG_FILE,
+    ]
+    text = render_config("tensorrt-llm", None, asked)
+    assert text == 'moe_config:\n  backend: "CUTLASS"\nkv_cache_config:\n  dtype: "fp8"\n'
+    assert render_config("vllm", None, {"tensor_parallel_size": 8}) is None
+
+
+def test_a_width_is_added_only_where_there_is_one():
+    assert "--tensor-parallel-size" in render_command("vllm", None, "m", {}, None, 4)
+    assert render_command("vllm", None, "m", {"data_parallel_size": 4}, None, 4)[-1] == "4"
+    assert "--tensor-parallel-size" not in render_command(
+        "vllm", None, "m", {"data_parallel_size": 4}, None, 4
+    )
+    assert render_command("llama.cpp", None, "m.gguf", {}, None, 4) == ["llama-server", "-m", "m.gguf"]
 
 
 RELEASES = [(engine, one) for engine in ("sglang", "vllm") for one in options.releases(engine)]

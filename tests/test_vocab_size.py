@@ -26,7 +26,7 @@ ASK = """
 import json, sys
 from kb.vocab import engines, gates, gpus, models, options
 launch = engines.parse_command(
-    "python -m sglang.launch_server --model-path x/GLM-5-NVFP4 --tp 8 --moe-runner-backend flashinfer_trtllm".split()
+    "sglang serve --model-path x/GLM-5-NVFP4 --tp 8 --moe-runner-backend flashinfer_trtllm".split()
 )
 model, gpu = models.find_model(launch.model), gpus.find_gpu("NVIDIA GeForce RTX 5090")
 engines.roles_of(launch.engine, launch.version, launch.settings, launch.environment, gpu.arch, "nvfp4", model)

@@ -16,7 +16,7 @@ from kb.vocab.dialects import (
     setting,
     speculation_of,
 )
-from kb.vocab.rendering import render_command
+from kb.vocab.rendering import CONFIG_FILE, render_command, render_config
 from kb.vocab.spellings import (
     canonical_kernel,
     is_known,
@@ -29,6 +29,7 @@ from kb.vocab.spellings import (
 )
 
 __all__ = [
+    "CONFIG_FILE",
     "ENGINES",
     "Launch",
     "canonical_dest",
@@ -43,6 +44,7 @@ __all__ = [
     "parse_command",
     "parse_shell",
     "render_command",
+    "render_config",
     "role_names",
     "roles_of",
     "roles_of_label",

@@ -64,8 +64,8 @@ def candidates(text: str, memory_mib: float | None = None) -> tuple[Gpu, ...]:
         return ()
     if name.endswith("..."):
         return _of_cut_name(name.rstrip(". "), memory_mib)
-    if name in _names():
-        return (_gpu(name),)
+    if name.lower() in _names():
+        return (_gpu(_names()[name.lower()]),)
     for pattern, spoken in (("pattern", name), ("alias", name), ("alias", _nickname(name))):
         for row in _catalog()["gpus"]:
             if pattern in row and _hits(row, pattern, spoken):
@@ -147,8 +147,8 @@ def _catalog() -> dict[str, Any]:
 
 
 @cache
-def _names() -> frozenset[str]:
-    return frozenset(row["name"] for row in _catalog()["gpus"])
+def _names() -> dict[str, str]:
+    return {row["name"].lower(): row["name"] for row in _catalog()["gpus"]}
 
 
 @cache

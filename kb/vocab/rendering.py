@@ -1,21 +1,22 @@
 """Settings to command lines, in the spelling of one release.
 
-Owns the writing of launch commands; what ``kb.vocab.commands`` reads from them must be what was written.
-Must not
-drop a setting silently: one that the release has no flag for is written under its own name.
+Owns the writing of launch commands; what ``kb.vocab.commands`` reads from them must be what was written. Must
+not drop a setting silently: one that the release has no flag for is written under its own name, and keys that
+an engine takes only from a file go into that file.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kb.vocab import options
-from kb.vocab.dialects import dialect
+from kb.vocab.dialects import canonical_dest, dialect
 from kb.vocab.options import Catalog, Option
 
+CONFIG_FILE = "llm-api.yaml"
 _NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\Z")
 
 
@@ -30,25 +31,62 @@ def render_command(  # noqa: PLR0913, PLR0917 - one command has as many parts
     """The command as words, in the spelling of a release: assignments first, then the program and its flags.
 
     ``gpu_count`` becomes the tensor-parallel width where the settings give no width at all. Settings that the
-    release has no flag for are written as their own name, so that nothing is lost silently.
+    release has no flag for are written as their own name, so that nothing is lost silently; keys of a
+    configuration file are left to ``render_config``, whose file the command names.
     """
     table = dialect(engine)
     known = options.reference(engine, version)
-    given = dict(settings)
-    if (
-        gpu_count
-        and gpu_count > 1
-        and not any(table["short"].get(word) in given for word in ("tp", "pp", "dp"))
-    ):
-        given = {table["short"].get("tp", "tp"): gpu_count, **given}
+    given = _with_width(
+        table, {canonical_dest(engine, key): value for key, value in settings.items()}, gpu_count
+    )
     words = [f"{name}={value}" for name, value in (environment or {}).items()]
     words += table.get("launch", [engine])
     if model is not None:
         words += [table["model_flag"], model] if table.get("model_flag") else [model]
+    in_file = set(_file_keys(engine, known, given))
     for dest, value in given.items():
-        if dest not in table.get("model_keys", ()) or model is None:
+        if dest not in in_file and (dest not in table.get("model_keys", ()) or model is None):
             words += _written(engine, known, dest, value)
-    return words
+    return words + (["--extra_llm_api_options", CONFIG_FILE] if in_file else [])
+
+
+def render_config(engine: str, version: str | None, settings: Mapping[str, Any]) -> str | None:
+    """The text of ``CONFIG_FILE`` (YAML) that a rendered command names, or ``None`` where it names none."""
+    given = {canonical_dest(engine, key): value for key, value in settings.items()}
+    keys = _file_keys(engine, options.reference(engine, version), given)
+    tree: dict[str, Any] = {}
+    for key in keys:
+        *heads, last = key.split(".")
+        inner = tree
+        for head in heads:
+            inner = inner.setdefault(head, {})
+        inner[last] = given[key]
+    return "".join(_yaml(tree)) if keys else None
+
+
+def _yaml(tree: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield f"{'  ' * depth}{key}:\n"
+            yield from _yaml(value, depth + 1)
+        else:
+            yield f"{'  ' * depth}{key}: {json.dumps(value)}\n"
+
+
+def _file_keys(engine: str, known: Catalog | None, settings: Mapping[str, Any]) -> list[str]:
+    """Settings that the engine takes only from its configuration file."""
+    if engine != "tensorrt-llm" or known is None:
+        return []
+    options_of = {key: known.by_dest.get(key) for key in settings}
+    return [key for key, one in options_of.items() if (one.yaml if one else "." in key)]
+
+
+def _with_width(table: Mapping[str, Any], settings: dict[str, Any], gpu_count: int | None) -> dict[str, Any]:
+    """Settings with the tensor-parallel width first, where the engine has one and nothing sets a width."""
+    widths = [table["short"][word] for word in ("tp", "pp", "dp") if word in table["short"]]
+    if not gpu_count or gpu_count < 2 or not widths or any(width in settings for width in widths):
+        return settings
+    return {widths[0]: gpu_count, **settings}
 
 
 def _written(engine: str, known: Catalog | None, dest: str, value: Any) -> list[str]:
