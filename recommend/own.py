@@ -140,6 +140,14 @@ def successes(tried: Tried) -> Iterator[Ending]:
             yield ending
 
 
+def proven_roles(tried: Tried, query: Query) -> tuple[str, ...]:
+    """Roles of the question whose kernel served in these runs on the same architecture."""
+    if tried.hardware.arch != query.arch or next(successes(tried), None) is None:
+        return ()
+    ran = {**tried.backend.requested, **tried.backend.resolved}
+    return tuple(role for role, kernel in ran.items() if query.kernel(role) == kernel)
+
+
 def vetoes_role(tried: Tried, ending: Ending, query: Query) -> dict[str, str]:
     """Roles (with kernels) that a kernel-level failure of another configuration speaks against here.
 

@@ -168,6 +168,8 @@ def value_of(text: str) -> Any:
 
 
 def _launch(asked: Asked) -> engines.Launch | None:
+    if asked.launch is not None:
+        return asked.launch
     words = list(asked.command)
     if len(words) == 1 and " " in words[0]:
         words = shlex.split(words[0], comments=True)

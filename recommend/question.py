@@ -11,14 +11,17 @@ from typing import Any
 
 from kb import versions
 from kb.model import Hardware, Model
-from kb.vocab import gpus, models
+from kb.vocab import engines, gpus, models
 
 Version = str | versions.Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question in the words of the command line; ``key=value`` stays text until ``ask`` reads it."""
+    """A question in the words of the command line; ``key=value`` stays text until ``ask`` reads it.
+
+    ``launch`` is a launch that was already read (from a script, a compose file …) instead of ``command``.
+    """
 
     gpu: str | None = None
     gpus: int | None = None
@@ -31,6 +34,7 @@ class Asked:
     roles: Sequence[str] = ()
     workload: Mapping[str, Any] = field(default_factory=dict)
     command: Sequence[str] = ()
+    launch: engines.Launch | None = None
     goal: str | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
 

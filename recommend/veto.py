@@ -7,13 +7,13 @@ one verdict. Must not read files or ask the machine: evidence comes as a value. 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from kb import versions
 from kb.model import Tried
 from kb.vocab.engines import role_names
-from recommend import memory, own
+from recommend import memory, own, remedy
 from recommend.catalogued import refused
 from recommend.findings import (
     TRUST,
@@ -76,6 +76,7 @@ def judge(query: Query, evidence: Evidence) -> Verdict:
     spoken = {
         name[6:] for _, found in matched if found.sure for name in found.met if name.startswith("roles.")
     }
+    spoken |= {role for tried in evidence.tried for role in own.proven_roles(tried, query)}
     estimate = memory.fit(query)
     findings = [
         *_of_records(matched, query, evidence),
@@ -85,6 +86,7 @@ def judge(query: Query, evidence: Evidence) -> Verdict:
         *memory.too_large(query, estimate),
     ]
     findings.sort(key=_strength)
+    findings = [_with_tested(found, query, evidence) for found in findings[:_TESTED]] + findings[_TESTED:]
     verdict = _word(findings, query)
     missing = tuple(dict.fromkeys(one for found in findings for one in found.missing))
     return Verdict(
@@ -97,6 +99,18 @@ def judge(query: Query, evidence: Evidence) -> Verdict:
         unknown=query.unknown,
         fit=estimate,
     )
+
+
+def _with_tested(found: Finding, query: Query, evidence: Evidence) -> Finding:
+    """The finding with remedies that are known-bad themselves put last and marked."""
+    if found.verdict == "known-good" or "none" in found.instead:
+        return found
+    first = {key: value for key, value in found.instead.items() if key != "others"}
+    options = [first, *(found.instead.get("others") or ())]
+    return replace(found, instead=remedy.instead(remedy.tested(options, query, evidence.records)))
+
+
+_TESTED = 3
 
 
 def _strength(found: Finding) -> tuple[Any, ...]:

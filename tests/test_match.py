@@ -268,7 +268,8 @@ def test_a_good_record_counts_only_where_nothing_bad_does() -> None:
 def test_what_nobody_chose_is_not_suspect_but_advice() -> None:
     found = judge(asked("--gpu sm120 --engine sglang"), Evidence(records=(record(TRTLLM + "count = 8\n"),)))
     assert (found.verdict, found.findings) == ("no-known-problem", ())
-    found = judge(asked(ASKED), Evidence(records=(record(TRTLLM + 'engine = ["vllm"]\n'),)))
+    cutlass = record(TRTLLM.replace("trtllm-gen", "cutlass") + 'engine = ["vllm"]\n')
+    found = judge(asked(ASKED.replace("trtllm-gen", "cutlass")), Evidence(records=(cutlass,)))
     assert found.verdict == "no-known-problem"
     assert found.advice[0]["if"] == ["the engine"]
 
@@ -287,14 +288,14 @@ HERE = Hardware(arch="sm120", count=8)
 GLM = Model(name="glm5-nvfp4", id="glm-5", family="glm-5", quantization="nvfp4")
 COMMAND = (
     "--gpu sm120 --gpus 8 --model glm5-nvfp4 --engine sglang==0.5.14 "
-    "--set tp_size=8 --set moe_runner_backend=flashinfer_trtllm"
+    "--set tp_size=8 --set moe_runner_backend=flashinfer_cutlass"
 )
 
 
 def ran(ending: Ending, **settings: Any) -> Tried:
-    settings = {"tp_size": 8, "moe_runner_backend": "flashinfer_trtllm"} | settings
+    settings = {"tp_size": 8, "moe_runner_backend": "flashinfer_cutlass"} | settings
     requested = {
-        "moe": {"flashinfer_trtllm": "trtllm-gen", "triton": "triton"}[settings["moe_runner_backend"]]
+        "moe": {"flashinfer_cutlass": "cutlass", "triton": "triton"}[str(settings["moe_runner_backend"])]
     }
     backend = Backend(engine="sglang", engine_version="0.5.14", settings=settings, requested=requested)
     return Tried(key="k", hardware=HERE, model=GLM, backend=backend, endings=(ending,), runs=("run:1",))
@@ -320,14 +321,14 @@ def test_a_fault_of_the_environment_speaks_against_no_backend() -> None:
 def test_a_kernel_level_failure_speaks_about_the_role_elsewhere() -> None:
     tried = (ran(ended("crash", signature="no-kernels-for-arch")),)
     word, (found,) = verdict(COMMAND.replace("tp_size=8", "tp_size=4"), tried=tried)
-    assert (word, found.applies_to["roles"]) == ("known-bad", {"moe": "trtllm-gen"})
-    assert verdict(COMMAND.replace("flashinfer_trtllm", "triton"), tried=tried)[0] == "no-known-problem"
+    assert (word, found.applies_to["roles"]) == ("known-bad", {"moe": "cutlass"})
+    assert verdict(COMMAND.replace("flashinfer_cutlass", "triton"), tried=tried)[0] == "no-known-problem"
 
 
 def test_an_own_success_disputes_a_record_and_makes_good_otherwise() -> None:
     tried = (ran(ended("ok", "unknown")),)
     assert verdict(COMMAND, tried=tried)[0] == "known-good"
-    word, findings = verdict(COMMAND, record(TRTLLM), tried=tried)
+    word, findings = verdict(COMMAND, record(TRTLLM.replace("trtllm-gen", "cutlass")), tried=tried)
     assert word == "disputed"
     assert findings[0].conflicts[0]["kind"] == "own-run"
 

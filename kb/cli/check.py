@@ -6,13 +6,16 @@ Owns the command's options and its exit status (1 only for known-bad). Understan
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kb.cli.options import AsJson, RecordDirs, StorePath, print_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kb.vocab.engines import Launch
     from recommend.question import Asked
 
 Gpu = Annotated[str | None, typer.Option("--gpu", help="GPU: arch (sm120), product, nickname, or auto.")]
@@ -33,7 +36,12 @@ Role = Annotated[
 Workload = Annotated[
     list[str] | None, typer.Option("--workload", help="Workload, e.g. concurrency=64; repeatable.")
 ]
-Command = Annotated[list[str] | None, typer.Argument(help="The launch command, after --.")]
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="The launch command after --, or a file that holds one (script, compose, manifest, YAML)."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -74,7 +82,7 @@ def check(
         dependencies=dependencies or (),
         roles=roles or (),
         workload=_workload(workload or []),
-        command=command or (),
+        **from_command(command or []),
     )
     query = ask(on_this_machine(asked))
     evidence = gather(query, store, records or ())
@@ -87,6 +95,55 @@ def check(
         typer.echo(f"kbctl: a record was left out: {problem}", err=True)
     if answer.verdict == "known-bad":
         raise typer.Exit(1)
+
+
+_FILES = (".sh", ".bash", ".yaml", ".yml", ".service", ".json", ".txt", ".conf")
+
+
+def from_command(words: list[str]) -> dict[str, Any]:
+    """The command's words, or the launch that a file holds, as fields of a question.
+
+    Raises KbctlError for a file that is not there or that starts no server.
+    """
+    from pathlib import Path
+
+    from kb.errors import KbctlError
+
+    if len(words) != 1 or " " in words[0]:
+        return {"command": words}
+    path = Path(words[0])
+    if path.is_file():
+        return {"launch": _launch_in(path)}
+    if path.suffix in _FILES:
+        raise KbctlError(
+            "no such file", where=words[0], tip="give a launch command after --, or a file that holds one"
+        )
+    return {"command": words}
+
+
+def _launch_in(path: Path) -> Launch:
+    from ingest.pipeline import read_paths
+    from kb.errors import KbctlError
+    from kb.vocab.engines import Launch
+
+    for reading in read_paths([path]):
+        for experiment in reading.experiments:
+            backend = experiment.backend
+            if not backend.engine:
+                continue
+            for problem in reading.problems:
+                typer.echo(f"kbctl: {path}: {problem.what}", err=True)
+            return Launch(
+                engine=backend.engine,
+                version=backend.engine_version,
+                model=experiment.model.name,
+                settings=backend.settings,
+                environment=backend.environment,
+                flags=tuple(str(flag) for flag in reading.extra.get("unknown_flags", ())),
+            )
+    raise KbctlError(
+        "it starts no server that is known", where=str(path), tip="kbctl parse FILE shows what it tells"
+    )
 
 
 def on_this_machine(asked: Asked) -> Asked:

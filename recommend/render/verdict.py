@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kb.vocab.engines import role_names
 from recommend.findings import Finding, how
 from recommend.question import Query
 from recommend.render.plain import paste, row, rows, safe
@@ -117,14 +118,26 @@ def as_text(query: Query, verdict: Verdict) -> str:
 
 
 def _headline(verdict: Verdict) -> str:
-    first = verdict.findings[0] if verdict.findings else None
     said = {
         "no-known-problem": "nothing is known against it",
         "unknown": "too little is said or known to tell",
-        "known-good": safe(first.title) if first else "",
+        "known-good": _proven(verdict),
     }
-    text = said.get(verdict.verdict) or (_shape(first) if first else "")
+    text = said.get(verdict.verdict) or (_shape(verdict.findings[0]) if verdict.findings else "")
     return f"{verdict.verdict.upper()}: {text}"
+
+
+def _proven(verdict: Verdict) -> str:
+    """What is known to work, and which of the question's kernels nothing is known about."""
+    own = next((found for found in verdict.findings if found.kind == "own-run"), None)
+    if own:
+        return safe(own.title)
+    named = {role for found in verdict.findings for role in (found.applies_to.get("roles") or {})}
+    proven = {one for role in named for one in role_names(role)}
+    works = [f"{role} = {one.kernel}" for role, one in sorted(verdict.resolved.items()) if role in proven]
+    rest = [f"{role} = {one.kernel}" for role, one in sorted(verdict.resolved.items()) if role not in proven]
+    text = f"known to work: {', '.join(works)}" if works else "reported to work"
+    return text + (f"; nothing known about {', '.join(rest)}" if rest else "; nothing known against it")
 
 
 def _shape(found: Finding) -> str:
@@ -166,18 +179,24 @@ def remedy_lines(instead: Mapping[str, Any], label: str = "do") -> Iterator[str]
     environment = " ".join(f"{key}={value}" for key, value in (instead.get("environment") or {}).items())
     said = " ".join(filter(None, [environment, str(instead.get("flags") or "")]))
     yield from paste(label, said)
-    roles = ", ".join(f"{role} = {kernel}" for role, kernel in (instead.get("roles") or {}).items())
-    needs = ", ".join(f"{name} {spec}" for name, spec in (instead.get("requires") or {}).items())
-    told = instead.get("text") or (f"needs {needs}" if needs else None)
-    if instead.get("text") and needs and not said:
-        told = instead["text"]
-    cites = ", ".join(instead.get("cites") or ())
-    notes = "; ".join(
-        filter(None, [roles and f"that is {roles}" if said else roles, told, cites and f"see {cites}"])
-    )
-    yield from row("" if said else label, notes)
+    yield from row("" if said else label, "; ".join(_remedy_notes(instead, said)))
     for other in instead.get("others") or ():
         yield from remedy_lines(other, "or")
+
+
+def _remedy_notes(instead: Mapping[str, Any], said: str) -> Iterator[str]:
+    roles = ", ".join(f"{role} = {kernel}" for role, kernel in (instead.get("roles") or {}).items())
+    if roles:
+        yield f"that is {roles}" if said else roles
+    if instead.get("text"):
+        yield str(instead["text"])
+    needs = ", ".join(f"{name} {spec}" for name, spec in (instead.get("requires") or {}).items())
+    if needs and not str(instead.get("text", "")).startswith("upgrade"):
+        yield f"needs {needs}"
+    if instead.get("but"):
+        yield f"but {instead['but']}"
+    if instead.get("cites"):
+        yield f"see {', '.join(instead['cites'])}"
 
 
 def evidence_text(one: Mapping[str, Any]) -> str:
@@ -225,7 +244,8 @@ def memory_text(fit: Mapping[str, Any] | None) -> str:
     if fit is None:
         return ""
     weights, tokens = fit["weights_gib"], fit["tokens"]
-    text = f"weights {weights['low']:g} to {weights['high']:g} of {fit['memory_gib']:g} GiB on each of {fit['gpus']}"
+    size = f"{weights['low']:g} to {weights['high']:g}"
+    text = f"weights {size} of {fit['memory_gib']:g} GiB on each of {fit['gpus']}"
     room = f"; room for {tokens['low']:,.0f} to {tokens['high']:,.0f} tokens of KV cache" if tokens else ""
     return text + room + {True: "", False: "; does not fit", None: "; may not fit"}[fit["fits"]]
 
