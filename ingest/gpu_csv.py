@@ -140,6 +140,16 @@ def clean_blocks(source: Source) -> Iterator[list[str]]:
         yield block
 
 
+def find_table(
+    source: Source, find: Callable[[str], TraceLayout | None]
+) -> tuple[TraceLayout, Iterator[list[str]]] | None:
+    """The table of a source and its lines: raw where that gives the same columns, else without prefixes."""
+    raw, clean = find(raw_head(source)), find(source.head)
+    if raw and (clean is None or raw.columns == clean.columns):
+        return raw, blocks(source)
+    return (clean, clean_blocks(source)) if clean else None
+
+
 def summarise(lines_in_blocks: Iterable[list[str]], found: TraceLayout) -> Summary:
     """Count every sample of a trace with this layout; blocks as ``blocks`` or ``clean_blocks`` give them."""
     summary = Summary()

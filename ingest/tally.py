@@ -176,15 +176,22 @@ class GpuTally:
     def _idle(self) -> dict[str, float]:
         part = self.parts[False]
         clock, power = part.get("sm_clock_mhz"), part.get("power_w")
-        top = max(
-            (one["sm_clock_mhz"].high for one in self.parts.values() if "sm_clock_mhz" in one), default=0.0
-        )
+        top = self._top_clock()
         found = {}
         if clock and clock.n and top:
             found["idle_full_clock_share"] = round(clock.share_at_least(0.9 * top), 4)
         if power and power.n:
             found["idle_power_w"] = _short(power.total / power.n)
         return found
+
+    def _top_clock(self) -> float:
+        """The largest clock the card can run at, or the largest seen where it was seen to vary; else 0."""
+        said = [one["sm_clock_max_mhz"].high for one in self.parts.values() if "sm_clock_max_mhz" in one]
+        if said:
+            return max(said)
+        seen = [one["sm_clock_mhz"] for one in self.parts.values() if "sm_clock_mhz" in one]
+        high, low = max((one.high for one in seen), default=0.0), min((one.low for one in seen), default=0.0)
+        return high if high > 1.5 * low else 0.0
 
     def _rescale(self) -> None:
         for metric, limit, meant, factor in _OUT_OF_SCALE:

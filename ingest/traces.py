@@ -120,10 +120,10 @@ def iso_time(text: str) -> str | None:
     found = _STAMP.match(text.strip())
     if found:
         zone = (found[5] or "").replace("Z", "+00:00")
-        return f"{found[1]}-{found[2]}-{found[3]}T{found[4].replace(',', '.')}{zone}"
+        return _valid(f"{found[1]}-{found[2]}-{found[3]}T{found[4].replace(',', '.')}{zone}")
     compact = _COMPACT.match(text.strip())
     if compact:
-        return f"{compact[1]}-{compact[2]}-{compact[3]}T{compact[4]}"
+        return _valid(f"{compact[1]}-{compact[2]}-{compact[3]}T{compact[4]}")
     try:
         return datetime.strptime(" ".join(text.split()), _CTIME).isoformat()  # noqa: DTZ007 - local, zone unknown
     except ValueError:
@@ -148,6 +148,14 @@ def _limit(gpu: GpuTrace) -> float | None:
         if metric in gpu.metrics:
             return gpu.metrics[metric]["max"]
     return None
+
+
+def _valid(stamp: str) -> str | None:
+    try:
+        datetime.fromisoformat(stamp)
+    except ValueError:
+        return None
+    return stamp
 
 
 def _epoch(text: str) -> str | None:

@@ -83,7 +83,7 @@ def read_text(source: Source) -> Reading:
             index = None  # a CPU or another top group begins
         elif index is not None:
             _keep(cards.setdefault(index, {}), groups, pair)
-    return _reading(source, cards.items(), lines=lines, odd=odd)
+    return _reading(source, "amd_smi", cards.items(), lines, odd)
 
 
 def sniff_json(source: Source) -> float:
@@ -106,7 +106,7 @@ def read_json(source: Source) -> Reading:
     rows = raw.get("gpu_data") if isinstance(raw, dict) else raw
     listed = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else [raw]
     cards = [(row["gpu"], dict(_flat(row, ""))) for row in listed if isinstance(row.get("gpu"), int)]
-    return _reading(source, cards, lines=source.text.count("\n") + 1)
+    return _reading(source, "amd_smi_json", cards, source.text.count("\n") + 1)
 
 
 def sniff_monitor(source: Source) -> float:
@@ -207,7 +207,7 @@ def _flat(row: Mapping[str, Any], path: str, depth: int = 0) -> Iterator[tuple[s
             yield inner, str(value)
 
 
-def _reading(source: Source, told: Any, lines: int, odd: int = 0) -> Reading:
+def _reading(source: Source, form: str, told: Any, lines: int, odd: int = 0) -> Reading:
     cards, driver = Cards(), None
     kept: dict[str, dict[str, str]] = {}
     for index, fields in told:
@@ -221,7 +221,7 @@ def _reading(source: Source, told: Any, lines: int, odd: int = 0) -> Reading:
     found = telemetry_of(cards.by_key.values())
     return trace_reading(
         str(source.path),
-        "amd_smi",
+        form,
         found,
         hardware_of(found, driver=driver),
         tool="amd-smi",

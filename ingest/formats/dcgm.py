@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from ingest.formats import Format, Unreadable
 from ingest.gpu_columns import recognise_column
-from ingest.gpu_csv import TraceLayout, blocks, clean_blocks, raw_head, summarise
+from ingest.gpu_csv import TraceLayout, find_table, summarise
 from ingest.machine import hardware
 from ingest.sources import Source
 from ingest.traces import line_count, summary_reading, trace_reading
@@ -29,11 +29,10 @@ def sniff_dmon(source: Source) -> float:
 
 def read_dmon(source: Source) -> Reading:
     """Samples of every GPU; rows of other entities (switches, links) are left out."""
-    raw = raw_head(source)
-    head, lines = (raw, blocks(source)) if _HEADER.search(raw) else (source.head, clean_blocks(source))
-    found = _layout(head)
-    if found is None:
+    table = find_table(source, _layout)
+    if table is None:
         raise Unreadable("no names line of dcgmi dmon was found")
+    found, lines = table
     summary = summarise(_joined(lines), found)
     names = [one.name for one in found.columns]
     return summary_reading(str(source.path), "dcgmi_dmon", "dcgmi", summary, names)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ingest.formats import Format, Unreadable
 from ingest.gpu_columns import Column, is_tool_name, recognise_column
-from ingest.gpu_csv import TraceLayout, blocks, clean_blocks, layout, raw_head, summarise, to_number
+from ingest.gpu_csv import TraceLayout, find_table, layout, summarise, to_number
 from ingest.sources import Source
 from ingest.tally import Cards, vague_roles
 from ingest.traces import hardware_of, line_count, summary_reading, telemetry_of, trace_reading
@@ -41,14 +41,11 @@ def sniff_csv(source: Source) -> float:
 
 def read_csv(source: Source) -> Reading:
     """Samples of every GPU."""
-    found = layout(raw_head(source))
-    if found:
-        summary = summarise(blocks(source), found)
-    else:
-        found = layout(source.head)
-        if found is None:
-            raise Unreadable("no header line of GPU columns was found")
-        summary = summarise(clean_blocks(source), found)
+    table = find_table(source, layout)
+    if table is None:
+        raise Unreadable("no header line of GPU columns was found")
+    found, lines = table
+    summary = summarise(lines, found)
     reading = summary_reading(str(source.path), "gpu_loop_csv", "own loop", summary, _names(found))
     if not summary.rows:
         raise Unreadable("a header of GPU columns, but no row of samples")

@@ -10,6 +10,7 @@ mean and quantiles. ``extra["engine_config"]`` holds the options that the server
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from typing import Any
 
@@ -23,6 +24,9 @@ from kb.model import Backend, Hardware, Reading
 _ENGINES = {
     "vllm:": "vllm", "sglang:": "sglang", "trtllm_": "tensorrt-llm", "tgi_": "tgi", "llamacpp:": "llama.cpp",
 }  # fmt: skip
+_MARK = re.compile(
+    r"^(?:# (?:HELP|TYPE) )?(?:" + "|".join(_ENGINES) + r")[a-z]\w*(?:\{[^}]*\})? \S", re.MULTILINE
+)
 _TOTALS = {
     "requests": ("request_success_total", "request_success", "num_requests_total", "request_count"),
     "input_tokens": ("prompt_tokens_total", "prompt_tokens"),
@@ -51,11 +55,7 @@ _LATENCIES = {
 
 def sniff(source: Source) -> float:
     """Samples or comments in an engine's own name space."""
-    head = f"\n{source.head}"
-    for prefix in _ENGINES:
-        if f"\n{prefix}" in head or f"\n# HELP {prefix}" in head or f"\n# TYPE {prefix}" in head:
-            return 0.95
-    return 0.0
+    return 0.95 if _MARK.search(source.head) else 0.0
 
 
 def read(source: Source) -> Reading:

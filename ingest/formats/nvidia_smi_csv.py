@@ -14,7 +14,7 @@ from ingest.gpu_columns import is_tool_name
 from ingest.gpu_csv import (
     TraceLayout,
     blocks,
-    clean_blocks,
+    find_table,
     given_layout,
     layout,
     raw_head,
@@ -60,14 +60,11 @@ def sniff_apps(source: Source) -> float:
 
 def read(source: Source) -> Reading:
     """Samples of a trace with a header."""
-    found = layout(raw_head(source))
-    if found:
-        summary = summarise(blocks(source), found)
-    else:
-        found = layout(source.head)
-        if found is None:
-            raise Unreadable("no header line of nvidia-smi columns was found")
-        summary = summarise(clean_blocks(source), found)
+    table = find_table(source, layout)
+    if table is None:
+        raise Unreadable("no header line of nvidia-smi columns was found")
+    found, lines = table
+    summary = summarise(lines, found)
     return summary_reading(
         str(source.path), "nvidia_smi_csv", _TOOL, summary, [one.name for one in found.columns]
     )

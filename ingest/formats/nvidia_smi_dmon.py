@@ -9,7 +9,7 @@ import re
 
 from ingest.formats import Format, Unreadable
 from ingest.gpu_columns import recognise_column
-from ingest.gpu_csv import TraceLayout, blocks, clean_blocks, raw_head, summarise
+from ingest.gpu_csv import TraceLayout, find_table, summarise
 from ingest.sources import Source
 from ingest.traces import line_count, summary_reading, telemetry_of, trace_reading
 from kb.model import Problem, Reading
@@ -33,14 +33,11 @@ def sniff_pmon(source: Source) -> float:
 
 def read_dmon(source: Source) -> Reading:
     """Samples of every GPU."""
-    found = dmon_layout(raw_head(source))
-    if found:
-        summary = summarise(blocks(source), found)
-    else:
-        found = dmon_layout(source.head)
-        if found is None:
-            raise Unreadable("no dmon header line was found")
-        summary = summarise(clean_blocks(source), found)
+    table = find_table(source, dmon_layout)
+    if table is None:
+        raise Unreadable("no dmon header line was found")
+    found, lines = table
+    summary = summarise(lines, found)
     return summary_reading(
         str(source.path), "nvidia_smi_dmon", _TOOL, summary, [one.name for one in found.columns]
     )

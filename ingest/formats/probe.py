@@ -2,10 +2,10 @@
 
 Owns the shapes of these APIs (OpenAI completions and chat, SGLang ``/generate``, TGI, llama.cpp) and the
 digest in ``extra["probe"]``: ``answers``, each with ``prompt_key`` (its hash), ``prompt`` (start),
-``temperature``, ``tokens`` (ids, or texts where ids are missing), ``logprobs`` (nats), ``runner_up_gap`` (nats
-to the second best token, where recorded), ``text`` (start), ``finish``; ``case``, ``ok`` and ``detail`` of a
-checker that wrote its verdict beside it; ``broken`` (why, or absent), ``repeats`` (what, or absent; alone no
-sign of a fault).
+``temperature``, ``tokens`` (ids, or texts where ids are missing), ``logprobs`` (nats), ``runner_up_gap``
+(nats to the second best token, where recorded), ``text`` (start), ``finish``; ``case``, ``ok`` and ``detail``
+of a checker that wrote its verdict beside it; ``broken`` (why, or absent), ``repeats`` (what, or absent:
+alone no sign of a fault).
 """
 
 from __future__ import annotations

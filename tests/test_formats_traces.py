@@ -1,0 +1,237 @@
+"""Trace and configuration formats against their samples, against each other, and against damage.
+
+A case is a pair of files under tests/formats/<format>/: ``<case>.<ext>`` and ``<case>.expected.json``, which
+holds the part of the reading that matters (a subset of what ``kbctl parse --json`` prints). Adding a case is
+adding files.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.formats import Format, Unreadable, all_formats, read_source, recognise
+from ingest.formats.nvidia_smi_csv import read_with_columns
+from ingest.sources import Source
+from kb.model import Reading
+from kb.wire import reading_from_wire, reading_to_wire
+
+SAMPLES = Path(__file__).parent / "formats"
+OURS = {
+    "amd_smi",
+    "collect_env",
+    "container_specs",
+    "dcgm",
+    "engine_yaml",
+    "env_file",
+    "fabric_manager",
+    "gpu_loop",
+    "gpu_summary",
+    "gpustat_nvitop",
+    "kernel_files",
+    "launch_script",
+    "metrics_text",
+    "mlperf_system",
+    "model_config",
+    "nvidia_smi_csv",
+    "nvidia_smi_dmon",
+    "nvidia_smi_list",
+    "nvidia_smi_q",
+    "nvidia_smi_table",
+    "nvidia_smi_topo",
+    "nvidia_smi_xml",
+    "nvlink",
+    "pip_freeze",
+    "probe",
+    "prometheus_gpu",
+    "rocm_smi",
+    "run_meta",
+}
+
+
+def our_formats() -> list[Format]:
+    return [one for one in all_formats() if one.sniff.__module__.rsplit(".", 1)[-1] in OURS]
+
+
+def cases() -> list[Path]:
+    names = {one.name for one in our_formats()}
+    return [path for path in sorted(SAMPLES.glob("*/*.expected.json")) if path.parent.name in names]
+
+
+def sample_of(case: Path) -> Path:
+    stem = case.name.removesuffix(".expected.json")
+    mine = [path for path in case.parent.iterdir() if not path.name.endswith(".expected.json")]
+    return next(path for path in mine if stem in (path.stem, path.name))
+
+
+def samples() -> list[Path]:
+    return [sample_of(case) for case in cases()]
+
+
+def name_of(path: Path) -> str:
+    return f"{path.parent.name}/{path.name.split('.')[0][:30]}"
+
+
+def source(text: str | bytes, name: str = "some.txt") -> Source:
+    data = text if isinstance(text, bytes) else text.encode()
+    return Source(Path(name), raw=data)
+
+
+def differences(want: Any, got: Any, where: str = "") -> list[str]:
+    if isinstance(want, dict):
+        if not isinstance(got, dict):
+            return [f"{where}: expected an object, got {got!r}"]
+        return [d for key, value in want.items() for d in differences(value, got.get(key), f"{where}.{key}")]
+    if isinstance(want, list):
+        if not isinstance(got, list | tuple) or len(want) != len(got):
+            return [f"{where}: expected {len(want)} items, got {got!r}"[:300]]
+        return [d for at, value in enumerate(want) for d in differences(value, got[at], f"{where}[{at}]")]
+    if isinstance(want, float) and isinstance(got, int | float):
+        return [] if math.isclose(want, got, rel_tol=1e-6, abs_tol=1e-9) else [f"{where}: {want} is {got}"]
+    return [] if want == got else [f"{where}: expected {want!r}, got {got!r}"]
+
+
+@pytest.mark.parametrize("case", cases(), ids=name_of)
+def test_sample_tells_what_it_must(case: Path) -> None:
+    wire = reading_to_wire(read_source(Source(sample_of(case))))
+    assert wire["format"] == case.parent.name
+    assert not differences(json.loads(case.read_text(encoding="utf-8")), json.loads(json.dumps(wire)))
+
+
+@pytest.mark.parametrize("case", cases(), ids=name_of)
+def test_reading_survives_the_wire(case: Path) -> None:
+    wire = json.loads(json.dumps(reading_to_wire(read_source(Source(sample_of(case))))))
+    assert json.loads(json.dumps(reading_to_wire(reading_from_wire(wire)))) == wire
+
+
+@pytest.mark.parametrize("one", our_formats(), ids=lambda one: one.name)
+def test_format_has_samples_and_words(one: Format) -> None:
+    assert [path for path in cases() if path.parent.name == one.name], (
+        "add a pair of files under tests/formats"
+    )
+    assert one.docs.endswith(".")
+
+
+@pytest.mark.parametrize("sample", samples(), ids=name_of)
+def test_no_other_format_claims_a_sample_as_surely(sample: Path) -> None:
+    told = Source(sample)
+    sure = {one.name: one.sniff(told) for one in all_formats()}
+    best = sure.pop(sample.parent.name)
+    rivals = {name: value for name, value in sure.items() if value >= best}
+    assert best >= 0.3
+    assert not rivals
+
+
+NEAR_MISSES = {
+    "a benchmark's table with watts": "concurrency,output_throughput,power_w,gpu_util\n1,100,300,95\n",
+    "a log that quotes a command": "INFO 05-01 10:00:00 [a.py:1] vLLM\n$ vllm serve x/y --port 8000\n",
+    "a result with its command": json.dumps(
+        {"command": "vllm serve x/y", "model": "x/y", "version": "0.21.0", "mean_ttft_ms": 20.0}
+    ),
+    "settings of something else": "services:\n  db:\n    image: postgres:16\n",
+    "YAML of a pipeline": "name: ci\non: push\njobs:\n  test:\n    steps: []\n",
+    "shell variables of something else": "EDITOR=vim\nLANG=C\n",
+    "a list of words": "one two three\nfour five six\n",
+    "numbers": "\n".join(f"{at}, {at * 2}, {at * 3}" for at in range(50)),
+    "prose": "The GPU 0 ran at 97 % and 300 W. Nothing else is known of it.\n",
+    "an empty file": "",
+}
+
+
+@pytest.mark.parametrize("text", NEAR_MISSES.values(), ids=NEAR_MISSES.keys())
+def test_near_miss_is_none_of_ours(text: str) -> None:
+    ours = {one.name for one in our_formats()}
+    found, _ = recognise(source(text))
+    if found is None or found.name not in ours:
+        return
+    with pytest.raises(Unreadable):
+        found.read(source(text))
+
+
+def mutations(data: bytes, seed: int) -> list[bytes]:
+    dice = random.Random(seed)
+    cut = dice.randrange(len(data) + 1)
+    at = dice.randrange(len(data) + 1)
+    flipped = bytearray(data)
+    for _ in range(20):
+        if flipped:
+            flipped[dice.randrange(len(flipped))] = dice.randrange(256)
+    lines = data.split(b"\n")
+    dice.shuffle(lines)
+    deep = b"[" * 2000 + data
+    return [
+        data[:cut],
+        data[at:],
+        bytes(flipped),
+        b"\n".join(lines),
+        deep,
+        data.replace(b",", b""),
+        data + b"\x00",
+    ]
+
+
+@pytest.mark.parametrize("sample", samples(), ids=name_of)
+def test_damage_never_escapes(sample: Path) -> None:
+    own = next(one for one in our_formats() if one.name == sample.parent.name)
+    for seed, damaged in enumerate(mutations(sample.read_bytes(), len(sample.name))):
+        told = source(damaged, sample.name)
+        for one in our_formats():
+            assert 0.0 <= one.sniff(told) <= 1.0, (one.name, seed)
+        with suppress(Unreadable):
+            assert isinstance(own.read(told), Reading)
+
+
+def test_rows_without_header_need_columns() -> None:
+    sample = Source(SAMPLES / "nvidia_smi_csv_bare" / "noheader.csv")
+    refused = read_source(sample)
+    assert refused.status == "refused"
+    assert "--columns" in refused.problems[0].what
+    names = (
+        "timestamp index name memory.total memory.used utilization.gpu temperature.gpu power.draw clocks.sm"
+    )
+    reading = read_with_columns(sample, [*names.split(), "pstate"])
+    assert reading.telemetry is not None
+    gpu = reading.telemetry.gpus[0]
+    assert (gpu.name, gpu.metrics["power_w"]["max"], gpu.metrics["sm_clock_mhz"]["max"]) == (
+        "NVIDIA H200",
+        627.4,
+        1980,
+    )
+
+
+def test_wrong_columns_are_told() -> None:
+    with pytest.raises(Unreadable, match="3 columns"):
+        read_with_columns(Source(SAMPLES / "nvidia_smi_csv_bare" / "noheader.csv"), ["a", "b", "c"])
+
+
+def test_entities_are_not_expanded() -> None:
+    doctype = '<!DOCTYPE nvidia_smi_log [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>'
+    bomb = f"{doctype}<nvidia_smi_log>&b;</nvidia_smi_log>"
+    assert read_source(source(bomb, "q.xml")).status == "refused"
+
+
+def test_yaml_aliases_are_not_multiplied() -> None:
+    lines = ["services:", "  a: &a0 [x, x]"] + [
+        f"  k{at}: &a{at + 1} [{', '.join([f'*a{at}'] * 9)}]" for at in range(30)
+    ]
+    assert read_source(source("\n".join([*lines, "# vllm"]), "compose.yaml")).status == "refused"
+
+
+def test_trace_in_utf_16_and_with_container_prefixes() -> None:
+    rows = (SAMPLES / "nvidia_smi_csv" / "h200-served.csv").read_text()
+    plain = read_source(source(rows, "a.csv"))
+    wide = read_source(source(rows.encode("utf-16"), "b.csv"))
+    docker = "".join(f"2026-03-01T12:34:56.789012345Z {line}\n" for line in rows.splitlines())
+    assert plain.telemetry == wide.telemetry == read_source(source(docker, "c.log")).telemetry
+
+
+def test_one_long_line_is_read_in_flat_time() -> None:
+    header = "timestamp, index, utilization.gpu [%], power.draw [W]\n"
+    reading = read_source(source(header + "x" * 20_000_000, "a.csv"))
+    assert reading.status in ("partial", "refused")
