@@ -218,14 +218,19 @@ def _version(
 
 
 def _newest_with(engine: str, dependencies: Mapping[str, str]) -> str | None:
-    """The newest release whose pins are not newer than the components named."""
+    """The first release whose pins are at least what is named, and the newest of those that pin the same."""
+    found: str | None = None
     for release in reversed(options.releases(engine)):
         pins = options.pinned(engine, release)
         named = {name: version for name, version in dependencies.items() if name in pins}
         orders = [versions.compare(pins[name], version, name) for name, version in named.items()]
-        if all(order is None or order <= 0 for order in orders):
+        if orders and not any(orders):
             return release
-    return None
+        if any(order is not None and order < 0 for order in orders):
+            return found
+        if orders or found is None:
+            found = release
+    return found
 
 
 def _settings(engine: str | None, launch: engines.Launch | None, asked: Asked) -> dict[str, Any]:
