@@ -21,6 +21,7 @@ _LONG_ARRAY = re.compile(r"\[[\d\s.,eE+\-\[\]nulNaInfty]{65536,}\]")
 _BIG_TEXT = 16 << 20
 _SPACE = re.compile(r"[\s,\x1e]*")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]', re.DOTALL)
+_OPENING = re.compile(r'[\ufeff\s]*(?:\{\s*(?:"|\}|$)|\[\s*(?:[\[{"\]]|$))')
 _CLOSERS = {"{": "}", "[": "]"}
 
 
@@ -166,8 +167,8 @@ def close_cut(text: str) -> str:
 
 
 def looks_like_json(head: str) -> bool:
-    """Whether a text starts as a JSON object or array."""
-    return head.lstrip("\ufeff \t\r\n")[:1] in ("{", "[")
+    """Whether a text starts as a JSON object, or an array of objects, arrays or texts."""
+    return bool(_OPENING.match(head))
 
 
 _TOP_KEY = re.compile(r'"((?:[^"\\]|\\.){1,80})"\s*:')

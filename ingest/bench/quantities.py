@@ -159,8 +159,8 @@ def _token_rate(words: str) -> Quantity:
         name = "last_" + name
     if statistic == "max" and ("peak" in words.split() or "max" in words.split()):
         name = "peak_" + name
-    elif statistic not in (None, "mean"):  # a distribution over requests, not the system's rate
-        name = f"{name}{'' if scope else '_per_user'}_{statistic}"
+    elif statistic not in (None, "mean"):  # over requests or over runs: the label does not say which
+        name = f"{name}_{statistic}"
     return Quantity(name, loose=not direction)
 
 

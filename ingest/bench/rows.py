@@ -51,6 +51,7 @@ class Row:
     workload: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, float | None] = field(default_factory=dict)
     source_names: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
     rest: dict[str, Any] = field(default_factory=dict)
 
     def measurement(self, client: str | None = None, line: int | None = None) -> Measurement:
@@ -164,7 +165,7 @@ def _add_metric(row: Row, label: str, quantity: Quantity, cell: cells.Cell, unit
         if not quantity.loose:
             row.rest[label] = cell.value
         return
-    row.metrics[name] = cell.value * factor
+    row.metrics[name], row.labels[name] = cell.value * factor, label
     if cell.spread is not None:
         row.metrics[_spread_name(name)] = cell.spread * factor
     if quantity.loose or not quantity.unit_stated:
@@ -180,12 +181,25 @@ def _settle_direction(row: Row) -> None:
 
     People who sweep concurrency and write "tok/s" count generated tokens; the source's own name is kept.
     """
+    _split_decode(row)
     for scope in ("", "_per_gpu", "_per_user"):
         name = f"tok_s{scope}"
         if name in row.metrics and scope == "":
             _rename(row, name, _counted(row) or "output_tok_s")
         elif name in row.metrics:
             _rename(row, name, f"output_{name}")
+
+
+_WHOLE = re.compile(r"\b(?:gesamt|aggregate|system|overall|total|combined|agg)\b")
+_ONE = re.compile(r"\b(?:decode|decoding|generation|gen|tg)\b")
+
+
+def _split_decode(row: Row) -> None:
+    """Beside an aggregate rate, a "decode" rate is that of one request."""
+    whole, one = (words_of(row.labels.get(name, "")) for name in ("tok_s", "output_tok_s"))
+    if _WHOLE.search(whole) and _ONE.search(one) and "output_tok_s_per_user" not in row.metrics:
+        row.metrics["output_tok_s_per_user"] = row.metrics.pop("output_tok_s")
+        row.source_names["output_tok_s_per_user"] = row.labels["output_tok_s"]
 
 
 def _rename(row: Row, old: str, new: str) -> None:

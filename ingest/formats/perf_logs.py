@@ -1,4 +1,4 @@
-"""Other performance logs that lie beside serving runs: nvbandwidth, trtexec, step latencies, SuperBench results.
+"""Other performance logs beside serving runs: nvbandwidth, trtexec, step latencies, SuperBench.
 
 Owns their few figures. None of them measures a serving engine: their readings say what they are, and no more.
 """
@@ -46,13 +46,12 @@ def _read_bandwidth(source: Source) -> Reading:
     return benchmark(source, "nvbandwidth", [experiment(facts, points)], tool="nvbandwidth", lines=count)
 
 
-_TRT_ROW = re.compile(
-    r"\[I\] (?P<key>Throughput|Latency|End-to-End Host Latency|Enqueue Time|GPU Compute(?: Time)?|H2D Latency"
-    r"|D2H Latency|Host Latency)\s*:\s*(?P<rest>.*)$"
-)
+_TRT_ROW = re.compile(r"\[I\] (?P<key>Latency|Host Latency|GPU Compute(?: Time)?)\s*(?::\s*\S.*)?$")
 _TRT_STAT = re.compile(
-    r"(?P<stat>min|max|mean|median|percentile\((?P<p>\d+)%?\)|(?P<q>\d+)%) ?= ?(?P<v>[\d.]+) ms"
+    r"(?P<stat>min|max|mean|median|percentile)(?:\((?P<p>\d+)%\))?\s*[=:]\s*"
+    r"(?P<v>[\d.]+) ms(?: at (?P<q>\d+)%)?"
 )
+_TRT_RATE = re.compile(r"\[I\] [Tt]hroughput\s*:\s*(?P<v>[\d.]+) qps")
 _TRT_NAMES = {
     "Latency": "e2e_ms",
     "Host Latency": "e2e_ms",
@@ -67,31 +66,28 @@ def _sniff_trtexec(source: Source) -> float:
 
 def _read_trtexec(source: Source) -> Reading:
     metrics: dict[str, float | None] = {}
-    total, first, name = 0, None, None
+    total, section, name = 0, "", None
     for number, text in source.lines():
-        total = number
-        row, model = _TRT_ROW.search(text), re.search(r"\[I\] Model: (\S+)", text)
+        total, row, rate = number, _TRT_ROW.search(text), _TRT_RATE.search(text)
+        model = re.search(r"\[I\] Model: (\S+)", text)
         name = model[1] if model else name
-        if row:
-            first = first or number
-            metrics |= _trt_metrics(row["key"], row["rest"])
-    point = Measurement(metrics=metrics, client="trtexec", line=first)
+        if rate:
+            metrics["request_s"] = float(rate["v"])
+        section = row["key"] if row else "" if re.search(r"\[I\] [A-Z]", text) else section
+        if section and "Average on" not in text:
+            metrics |= _trt_metrics(section, text)
+    point = Measurement(metrics=metrics, client="trtexec", line=1)
     count = LineCount(total=total, understood=len(metrics), unknown=total - len(metrics))
     return benchmark(source, "trtexec", [experiment(Facts(model=name), [point])], tool="trtexec", lines=count)
 
 
-def _trt_metrics(key: str, rest: str) -> dict[str, float | None]:
-    if key == "Throughput":
-        found = re.match(r"([\d.]+) qps", rest)
-        return {"request_s": float(found[1])} if found else {}
-    base = _TRT_NAMES.get(key)
-    if base is None:
-        return {}
+def _trt_metrics(section: str, text: str) -> dict[str, float | None]:
+    """Statistics of one section, on its own line (TensorRT 8) or on lines below it (TensorRT 7)."""
     stats: dict[str, float | None] = {}
-    for part in _TRT_STAT.finditer(rest):
+    for part in _TRT_STAT.finditer(text):
         percentile = part["p"] or part["q"]
         stat = f"p{percentile}" if percentile else {"median": "p50"}.get(part["stat"], part["stat"])
-        stats[f"{base}_{stat}"] = float(part["v"])
+        stats[f"{_TRT_NAMES[section]}_{stat}"] = float(part["v"])
     return stats
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from ingest.bench import file_names
+from ingest.bench import file_names, jsontext
 from ingest.bench.identity import benchmark, grouped
 from ingest.bench.quantities import understand
 from ingest.bench.rows import Units, read_row
@@ -19,7 +19,8 @@ from ingest.sources import Source
 from kb.model import Experiment, GpuTrace, LineCount, Reading, Telemetry
 
 _PAIR = re.compile(
-    r"(?P<key>[A-Za-z][\w ./%-]{0,24}?)\s*[=:]\s*(?P<value>[~≈]?\d[\d,]*(?:\.\d+)?)\s*"
+    r"(?:(?P<word>[A-Za-z][\w./%-]{0,40})\s?=|(?P<key>[A-Za-z][\w /%-]{0,30}?)\s*:)\s*"
+    r"(?P<value>[~≈]?\d[\d,]*(?:\.\d+)?)\s*"
     r"(?P<unit>ms|s|sec|tok/s|tokens/s|t/s|tps|req/s|%|us)?(?=[\s,;|)\]]|$)"
 )
 _LEVEL = re.compile(r"\b(?:INFO|WARNING|ERROR|DEBUG)\b|(?:Decode|Prefill) batch|Avg prompt throughput|\[TP\d")
@@ -41,9 +42,7 @@ def _record(text: str) -> dict[str, Any] | None:
     found = list(_PAIR.finditer(text))
     if len(found) < 2:
         return None
-    record = {
-        f"{p['key'].strip()} ({p['unit']})" if p["unit"] else p["key"].strip(): p["value"] for p in found
-    }
+    record = {_label(pair): pair["value"] for pair in found}
     told = [understand(label) for label in record]
     if not any(one and one.name.startswith(RESULT_PREFIXES) for one in told):
         return None
@@ -51,12 +50,20 @@ def _record(text: str) -> dict[str, Any] | None:
     return record | ({"scenario": before} if before and not before.isdigit() else {})
 
 
+def _label(pair: re.Match[str]) -> str:
+    key = (pair["word"] or pair["key"]).strip()
+    return f"{key} ({pair['unit']})" if pair["unit"] else key
+
+
 def _sniff(source: Source) -> float:
     lines = source.head.split("\n")[:600]
-    if source.head.lstrip()[:1] in ("{", "[") and len(lines) < 3:
+    if jsontext.looks_like_json(source.head):
         return 0.0
     results = sum(_record(line) is not None for line in lines)
-    return 0.5 if results >= 3 else 0.0
+    logged = sum(_LEVEL.search(line) is not None for line in lines)
+    if results >= 5 and logged * 4 <= results:
+        return 0.96  # a server's last lines may be quoted among them
+    return 0.5 if results >= 3 and logged <= results else 0.0
 
 
 def _read(source: Source) -> Reading:
@@ -83,13 +90,13 @@ def _read(source: Source) -> Reading:
 
 def _sniff_progress(source: Source) -> float:
     head = source.head
-    if head.lstrip()[:1] in ("{", "["):
+    if jsontext.looks_like_json(head):
         return 0.0
     steps = {found["mark"] for found in _STEP.finditer(head)}
     both = steps & {"START", "BEGIN"} and steps & {"END", "DONE", "FAIL", "FAILED"}
     exits = len(_EXIT.findall(head))
-    stamped = len(re.findall(r"^\[?\d\d:\d\d:\d\d\]? ", head, re.MULTILINE)) >= 2
-    return 0.5 if stamped and (both or exits >= 2) else 0.0
+    series = len(_STEP.findall(head)) >= 2 and not _LEVEL.search(head)
+    return 0.45 if (both and series) or exits >= 2 else 0.0
 
 
 def _read_progress(source: Source) -> Reading:

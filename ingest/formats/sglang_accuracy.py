@@ -97,8 +97,9 @@ def _facts(row: Mapping[str, Any]) -> Facts:
 def _point(row: Mapping[str, Any], line: int) -> Measurement:
     keys = {"accuracy": "accuracy", "latency": "duration_s", "throughput": "output_tok_s"}
     metrics = {name: cells.number(row.get(key)) for key, name in keys.items()}
-    other = row.get("other") if isinstance(row.get("other"), Mapping) else {}
-    load = {"test": row.get("task"), "prompts": row.get("num_requests"), "concurrency": other.get("parallel")}
+    other = row.get("other")
+    width = other.get("parallel") if isinstance(other, Mapping) else None
+    load = {"test": row.get("task"), "prompts": row.get("num_requests"), "concurrency": width}
     return Measurement(
         workload={key: value for key, value in load.items() if value is not None},
         metrics={key: value for key, value in metrics.items() if value is not None},
