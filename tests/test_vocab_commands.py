@@ -67,11 +67,7 @@ def test_programs(command, engine, version, model):
         ("sglang serve --model-path m --nsa-prefill-backend tilelang", "dsa_prefill_backend", "tilelang"),
         ("sglang serve --model-path m --mem-fraction-static .85", "mem_fraction_static", 0.85),
         ("sglang serve --model-path m --chunked-prefill-size -1", "chunked_prefill_size", -1),
-        (
-            "sglang serve --model-path m --disable-piecewise-cuda-graph",
-            "cuda_graph_backend_prefill",
-            "disabled",
-        ),
+        ("sglang serve --model-path m --disable-piecewise-cuda-graph", "disable_piecewise_cuda_graph", True),
         ("vllm serve m -tp 4", "tensor_parallel_size", 4),
         ("vllm serve m --max_model_len 32768", "max_model_len", 32768),
         ("vllm serve m --max-model-len 32k", "max_model_len", "32k"),

@@ -57,10 +57,13 @@ def test_one_dest_per_setting(engine, key, dest):
     assert engines.canonical_dest(engine, key) == dest
 
 
-@pytest.mark.parametrize("version", options.releases("sglang"))
-def test_dests_are_the_same_in_every_release(version):
-    for key in ("tp", "nsa_prefill_backend", "cuda_graph_bs", "fp4_gemm_backend"):
-        assert dialects.canonical_dest("sglang", key, version) == dialects.canonical_dest("sglang", key)
+@pytest.mark.parametrize("engine", dialects.ENGINES)
+def test_dests_are_the_same_whatever_the_release(engine):
+    for release in options.releases(engine):
+        for dest in options.catalog(engine, release).by_dest:
+            here = dialects.canonical_dest(engine, dest, release)
+            for other in (None, *options.releases(engine)):
+                assert dialects.canonical_dest(engine, dest, other) == here
 
 
 @pytest.mark.parametrize(

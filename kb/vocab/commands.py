@@ -153,7 +153,7 @@ class _Reader:
             self._keep(_unknown_dest(flag), True if value is None else _literal(value))
             return
         if option.constant is not None:
-            self._keep(option.dest, option.constant)
+            self._keep(_unknown_dest(flag), True)
             return
         dest = option.dest + (f".{nested}" if nested else "")
         if option.is_switch and not nested:

@@ -234,6 +234,9 @@ def _option(engine: str | None, version: str | None, head: str, word: str) -> op
     known = options.reference(engine, version) if engine else None
     if known is None:
         return None
-    if head.startswith("-"):
-        return known.find(head)
+    found = known.find(head) if head.startswith("-") else _by_name(known, word)
+    return None if found is None or found.constant is not None else found
+
+
+def _by_name(known: options.Catalog, word: str) -> options.Option | None:
     return known.by_dest.get(word) or known.by_flag.get("--" + word.replace("_", "-"))

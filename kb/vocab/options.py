@@ -67,7 +67,10 @@ class Option:
 
     @property
     def constant(self) -> str | None:
-        """The value that a deprecated switch stores under another flag's dest, or ``None``."""
+        """The value that a deprecated switch stores under another flag's dest, or ``None``.
+
+        Such a switch keeps its own name as a setting: older releases know it as one.
+        """
         if self.action != "DeprecatedStoreConstAction" or "=" not in (self.replacement or ""):
             return None
         return str(self.replacement).partition("=")[2]
