@@ -24,6 +24,8 @@ FORMULA = (
 _OFFLOAD = ("cpu_offload_gb", "n_gpu_layers", "kt_num_gpu_experts", "offload", "swap_space_offload")
 _PARTIAL = ("llama.cpp", "ktransformers", "ollama", "ik_llama.cpp")
 _KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "nvfp4": 0.5625, "fp4": 0.5625}
+# Families whose published "fp8" checkpoints hold the experts in four bits.
+_FOUR_BIT_EXPERTS = {"deepseek-v4": 4}
 _HIGH_BITS = {
     "nvfp4": 6.5,
     "mxfp4": 6.5,
@@ -70,10 +72,8 @@ def weight_bits(query: Query) -> tuple[float, float] | None:
     entry, asked = query.entry, models.weight_bits(query.quantization)
     if entry is None or asked is None:
         return None
-    # "fp8" is also said of checkpoints whose experts are in four bits; never of bf16 ones.
-    published = [*entry.quantized.values()] if asked == 8 else []
-    fewer = [models.weight_bits(name) for name in (*published, entry.base_precision)]
-    low = min([asked, *(bits for bits in fewer if bits)])
+    published = models.weight_bits(entry.base_precision)
+    low = min(asked, published or asked, _FOUR_BIT_EXPERTS.get(entry.family, asked))
     return float(low), max(_HIGH_BITS.get(query.quantization or "", asked * 1.05), low)
 
 

@@ -1,0 +1,170 @@
+"""What is said where no record speaks: option catalogs, requirements, memory, remedies, whole files."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from test_match import TRTLLM, record
+
+from kb.cli import main
+from kb.cli.check import question
+from kb.evidence import Evidence
+from kb.vocab import engines
+from recommend import memory, requirements
+from recommend.query import ask
+from recommend.veto import Finding, judge
+
+
+def findings(check: str, *records: dict[str, object]) -> tuple[Finding, ...]:
+    return judge(ask(question(check)), Evidence(records=records)).findings
+
+
+@pytest.mark.parametrize(
+    ("check", "kernel"),
+    [
+        ("--gpu a100 --role gemm.fp8=deepgemm", "deepgemm"),
+        ("--gpu h100 --role moe=aiter", "aiter"),
+        ("--gpu mi300x --role attention=fa3", "fa3"),
+        ("--gpu b200 --role moe=b12x", "b12x"),
+        ("--gpu h100 --quantization nvfp4 --role moe=cutlass", "cutlass"),
+    ],
+)
+def test_a_kernel_without_code_for_the_gpu_is_suspect(check: str, kernel: str) -> None:
+    found = findings(check)[0]
+    assert (found.record, found.verdict, found.trust) == (f"requirement:{kernel}", "suspect", "inferred")
+    assert found.evidence[0]["kind"] == "source"
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "--gpu h100 --role gemm.fp8=deepgemm",
+        "--gpu mi300x --role moe=aiter",
+        "--gpu h100 --quantization fp8 --role moe=cutlass",
+    ],
+)
+def test_a_kernel_with_code_is_not(check: str) -> None:
+    assert findings(check) == ()
+
+
+def test_where_a_record_speaks_the_requirement_is_silent() -> None:
+    found = findings("--gpu sm120 --role moe=trtllm-gen", record(TRTLLM))
+    assert [one.kind for one in found] == ["record"]
+
+
+def test_the_requirements_use_known_words() -> None:
+    for row in requirements.rows():
+        assert all(engines.is_known(role, row["kernel"]) for role in row["roles"]), row["kernel"]
+        assert row["cause"]
+        assert row["ref"]
+
+
+def test_a_flag_of_another_release_is_refused_where_the_release_is_named() -> None:
+    found = findings("--gpu h100 --engine vllm==0.10.2 -- vllm serve m --moe-backend triton")
+    assert (found[0].kind, found[0].effect, found[0].stage) == ("catalog", "refused", "args")
+    assert "--moe-backend" in found[0].title
+    newest = findings("--gpu h100 --engine vllm -- vllm serve m --moe-backend triton")
+    assert not [one for one in newest if one.kind == "catalog"]
+
+
+def test_a_value_that_the_release_does_not_offer_is_refused() -> None:
+    found = findings("--gpu h100 --engine sglang==0.5.14 --set moe_runner_backend=warp_drive")
+    assert (found[0].kind, found[0].verdict) == ("catalog", "known-bad")
+    assert "warp_drive" in found[0].title
+
+
+def test_what_no_release_knows_is_told_not_condemned() -> None:
+    assert findings("--gpu h100 --engine vllm==0.10.2 -- vllm serve m --warp-drive 9") == ()
+
+
+def test_weights_that_cannot_fit_are_out_of_memory() -> None:
+    (found,) = findings(
+        "--gpu h100 --gpus 4 --model deepseek-v3 --quantization fp8 --engine vllm==0.20.0 --set tp=4"
+    )
+    assert (found.kind, found.effect, found.verdict) == ("arithmetic", "oom", "known-bad")
+    assert "at least" in found.instead["text"]
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "--gpu h200 --gpus 8 --model deepseek-v3 --quantization fp8 --engine vllm==0.20.0",
+        "--gpu h100 --gpus 4 --model deepseek-v3 --quantization fp8 --engine vllm --set cpu_offload_gb=200",
+        "--gpu 5090 --gpus 1 --model deepseek-v3 --quantization 'gguf q4_k_m' --engine llama.cpp",
+        "--gpu sm90 --gpus 1 --model deepseek-v3 --quantization fp8",
+        "--gpu h100 --model deepseek-v3 --quantization fp8",
+    ],
+)
+def test_what_may_fit_is_left_alone(check: str) -> None:
+    assert not [one for one in findings(check) if one.kind == "arithmetic"]
+
+
+def test_the_memory_estimate_has_bounds_and_a_formula() -> None:
+    estimate = memory.fit(ask(question("--gpu h200 --gpus 8 --model deepseek-v3 --quantization fp8")))
+    assert estimate
+    low, high = estimate["weights_gib"]["low"], estimate["weights_gib"]["high"]
+    # 671 billion parameters in about a byte each, on eight GPUs
+    assert 38 < low <= high < 90
+    assert estimate["tokens"]["low"] <= estimate["tokens"]["high"]
+    assert "bits" in estimate["formula"]
+    assert memory.fit(ask(question("--gpu sm90 --gpus 8 --model deepseek-v3"))) is None
+
+
+def test_a_remedy_that_is_known_bad_itself_comes_last() -> None:
+    remedies = '[[instead]]\nroles = { moe = "cutedsl" }\n[[instead]]\nroles = { moe = "cutlass" }\n'
+    bad = record(TRTLLM + remedies)
+    worse = record(TRTLLM.replace("trtllm-gen", "cutedsl"), "worse")
+    found = findings(
+        "--gpu sm120 --quantization nvfp4 --engine sglang==0.5.14 --set moe_runner_backend=flashinfer_trtllm",
+        bad,
+        worse,
+    )[0]
+    assert found.instead["roles"] == {"moe": "cutlass"}
+    assert "worse" in found.instead["others"][0]["but"]
+
+
+def test_a_remedy_without_a_flag_here_names_the_release_that_has_one() -> None:
+    toml = '[[match]]\nroles = { "dsa.decode" = ["trtllm-gen"] }\n'
+    toml += '[[instead]]\nroles = { "dsa.decode" = "fi-sparse-mla" }\n'
+    found = findings("--gpu sm120 --engine sglang==0.5.14 --role dsa.decode=trtllm-gen", record(toml))[0]
+    assert "sglang 0.5.19 has" in found.instead["text"]
+
+
+def test_a_setting_of_another_engine_is_no_remedy() -> None:
+    toml = TRTLLM + '[[instead]]\nsettings = { moe_backend = "triton" }\n'
+    check = "--gpu sm120 --engine tensorrt-llm==1.2.0 --role moe=trtllm-gen"
+    assert findings(check, record(toml))[0].instead == {"none": "none known"}
+
+
+COMMAND = (
+    "python3 -m sglang.launch_server --model-path GLM-5-NVFP4 --tp 8 --moe-runner-backend flashinfer_trtllm"
+)
+SCRIPT = f"#!/bin/bash\nexport X=1\n{COMMAND}\n"
+COMPOSE = f"services:\n  llm:\n    image: lmsysorg/sglang:v0.5.14-cu129\n    command: {COMMAND}\n"
+
+
+@pytest.mark.parametrize(("name", "text"), [("serve.sh", SCRIPT), ("compose.yaml", COMPOSE)])
+def test_check_reads_files_that_launch(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, text: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(SystemExit) as exit_:
+        main(["check", "--json", "--gpu", "sm120", "--store", str(tmp_path / "none"), str(path)])
+    told = json.loads(capsys.readouterr().out)
+    assert exit_.value.code == 1
+    assert told["findings"][0]["record"] == "sm120-moe-trtllm-gen"
+
+
+def test_a_file_that_launches_nothing_is_bad_input(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "notes.sh").write_text("echo hello\n")
+    for line in (f"check {tmp_path}/notes.sh", f"check {tmp_path}/missing.yaml"):
+        with pytest.raises(SystemExit) as exit_:
+            main(shlex.split(line))
+        assert exit_.value.code == 2
+        assert "next: " in capsys.readouterr().err

@@ -1,0 +1,67 @@
+"""The records that ship: sound, answered as their examples say, and each condition of them tested."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from kb import catalogue
+from kb.cli import main
+from kb.cli.check import question
+from kb.compiled import compiled
+from kb.knowledge import shipped_folder
+from kb.records import Record, read_folder
+from recommend.query import Query, ask
+from recommend.trial import answer, mutants
+
+
+@cache
+def shipped() -> tuple[Record, ...]:
+    return tuple(one for one in read_folder(shipped_folder()) if isinstance(one, Record))
+
+
+@cache
+def asked(check: str) -> Query:
+    return ask(question(check))
+
+
+def wrong(plain: dict[str, Any], record: Record) -> list[str]:
+    """Examples that a compiled record answers otherwise than expected."""
+    examples = record.content.example
+    return [one.check for one in examples if answer(plain, asked(one.check)) != one.expect]
+
+
+@pytest.mark.parametrize("command", ["lint", "test"])
+def test_lint_and_examples_pass(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["records", command])
+    told = capsys.readouterr()
+    assert exit_.value.code == 0, told.out
+
+
+def test_there_are_enough_and_changes_are_dated() -> None:
+    counts = catalogue.counted(shipped())
+    assert counts["records"] >= 150
+    assert counts["good"] >= 30
+    assert counts["disputed"] >= 5
+    assert counts["dated_share"] >= 0.6
+
+
+def test_flipping_any_condition_fails_an_example() -> None:
+    survivors, total = [], 0
+    for record in shipped():
+        for what, mutant in mutants(compiled(record, shipped=True)):
+            total += 1
+            if not wrong(mutant, record):
+                survivors.append(f"{record.id}: {what}")
+    assert len(survivors) <= 0.05 * total, f"{len(survivors)} of {total} survive, such as {survivors[:20]}"
+
+
+def test_every_finding_has_cause_remedy_and_evidence() -> None:
+    for record in shipped():
+        plain = compiled(record, shipped=True)
+        assert plain["cause"]
+        assert plain["evidence"]
+        assert all(one["ref"] for one in plain["evidence"])
