@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ingest.folders import Claimed, assemble
 from ingest.matching import Piece
+from ingest.quality import Answered, judge
 from ingest.sites import Region, Sites
 from kb.store import Store
 from kb.store.claims import claims_by_target
+from kb.store.quality import answers_by_model, put_quality
 from kb.store.runs import Assembled, put_runs, runs_joined_from
 from kb.store.sources import folder_parts, pending_folders, readings_of
 from kb.wire import reading_from_wire
@@ -48,14 +50,20 @@ def assemble_pending(store: Store) -> Change:
         found = [one for region in some for one in _assemble(store, sites, region, claimed)]
         places = [*folders, *_waiting_in(sites, waiting, folders)]
         put_runs(store, places, _wanted(store, found, places))
-    put_runs(store, waiting_left(store, waiting), [])
+    with store.transaction():
+        put_quality(store, _judged(store))
+        store.delete("pending", "folder", waiting)
     return _change(before, _digests(store))
 
 
-def waiting_left(store: Store, waiting: Sequence[str]) -> list[str]:
-    """Folders of the list that still wait: they hold nothing that makes a run."""
-    left = set(pending_folders(store))
-    return [one for one in waiting if one in left]
+def _judged(store: Store) -> list[dict[str, Any]]:
+    """The probes of every model's runs, judged beside each other."""
+    found = [
+        one
+        for answers in answers_by_model(store).values()
+        for one in judge([Answered(run=run, probe=probe) for run, probe in answers.items()])
+    ]
+    return [asdict(one) for one in sorted(found, key=lambda one: one.run)]
 
 
 def _assemble(store: Store, sites: Sites, region: Region, claimed: Claimed) -> list[Assembled]:

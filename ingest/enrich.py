@@ -97,6 +97,6 @@ def _tokens_flow(points: tuple[Measurement, ...]) -> bool | None:
     return any(value and value > 0 for value in told) if told else None
 
 
-def _worth(telemetry: Telemetry) -> tuple[int, int, str]:
+def _worth(telemetry: Telemetry) -> tuple[int, str]:
     metrics = {name for gpu in telemetry.gpus for name in gpu.metrics}
-    return len(metrics), telemetry.samples, telemetry.started or ""
+    return len(metrics) * telemetry.samples, telemetry.started or ""

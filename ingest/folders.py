@@ -131,8 +131,8 @@ class Work:
 
     def _import(self, piece: Piece) -> None:
         for at, told in enumerate(piece.reading.experiments):
-            draft = _draft(piece, at, piece.folder, told)
-            draft.imported = True
+            draft = _draft(piece, at, piece.folder, Experiment())
+            draft.imported, draft.experiment = True, told
             self.series.setdefault(told.run, draft)
 
     def _join_one(self, piece: Piece, drafts: list[Draft], *, near: bool) -> bool:

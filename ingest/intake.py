@@ -38,7 +38,7 @@ from kb.wire import reading_to_wire
 
 BATCH_S = 1.0
 BATCH_BYTES = 16 << 20
-SAME_KINDS = frozenset({"server_log", "benchmark", "trace"})
+OBSERVATIONS = frozenset({"anchor", "metadata", "measurement", "trace", "probe"})
 Notice = Callable[[str], None]
 Watch = Callable[["Look", int, int], None]
 
@@ -227,14 +227,14 @@ class Batch:
 def mark_same(store: Store, taken: list[Taken]) -> list[Taken]:
     """Sources whose bytes are stored from another place under their name point to the first and tell nothing.
 
-    Only for what is an observation (a log, a benchmark, a trace): the same configuration in two run folders
-    speaks about both runs.
+    Only for what was observed once (a log, a recorder's file, a benchmark, a trace): the same configuration
+    in two run folders speaks about both runs.
     """
     firsts = first_of_bytes(store, [one.source for one in taken])
     found = []
     for one in taken:
         first = firsts.setdefault((one.source, one.name), one.identity)
-        if first != one.identity and one.kind in SAME_KINDS:
+        if first != one.identity and one.part in OBSERVATIONS:
             found.append(
                 replace(one, same_as=first, reading="", status="same", reason="the same bytes as before")
             )

@@ -45,6 +45,7 @@ NO_CHOICE = frozenset(
         "weight_version",
     }
 )
+SERVER_LOG = "server-log"
 WORKLOAD = (
     "input_len",
     "output_len",
@@ -148,10 +149,16 @@ def _ending(runs: Sequence[Experiment]) -> Ending:
 def _points(runs: Sequence[Experiment]) -> tuple[Point, ...]:
     groups: dict[str, list[tuple[Experiment, Measurement]]] = {}
     for run in runs:
-        for one in run.measurements:
+        for one in client_points(run):
             told = {name: one.workload[name] for name in WORKLOAD if one.workload.get(name) is not None}
             groups.setdefault(json.dumps(told, sort_keys=True, default=str), []).append((run, one))
     return tuple(_point(json.loads(key), group) for key, group in groups.items())
+
+
+def client_points(run: Experiment) -> tuple[Measurement, ...]:
+    """What clients measured; only where none did, what the server printed of itself."""
+    clients = tuple(one for one in run.measurements if one.client != SERVER_LOG)
+    return clients or run.measurements
 
 
 def _point(workload: Mapping[str, Any], group: Sequence[tuple[Experiment, Measurement]]) -> Point:

@@ -12,6 +12,7 @@ import typer
 
 from kb.cli.options import AsJson, StorePath, print_json
 from kb.cli.table import number, table
+from kb.fold import client_points
 
 if TYPE_CHECKING:
     from kb.model import Experiment, Measurement
@@ -137,9 +138,14 @@ def _run_row(kept: Kept) -> list[str]:
         _model_name(run),
         _gpu_name(run),
         f"{ended} (invalid)" if kept.invalid else ended,
-        number(max((m.metrics.get("output_tok_s") or 0.0 for m in run.measurements), default=None)),
+        number(_best(run)),
         _why(run),
     ]
+
+
+def _best(run: Experiment) -> float | None:
+    """The highest throughput that a client measured, else the highest that the server printed."""
+    return max((one.metrics.get("output_tok_s") or 0.0 for one in client_points(run)), default=None)
 
 
 def _why(run: Experiment) -> str:
@@ -201,7 +207,8 @@ def point_text(one: Measurement) -> str:
     """One workload point as a line."""
     workload = [f"{name} {one.workload[name]}" for name in WORKLOAD if one.workload.get(name) is not None]
     metrics = [f"{name} {number(one.metrics[name])}" for name in METRICS if one.metrics.get(name) is not None]
-    return f"[{', '.join(workload)}] {', '.join(metrics)}"
+    by = f" ({one.client})" if one.client else ""
+    return f"[{', '.join(workload)}] {', '.join(metrics)}{by}"
 
 
 def _asked(run: Experiment, role: str, kernel: str) -> str:

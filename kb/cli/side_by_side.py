@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kb.fold import WORKLOAD, choices
+from kb.fold import WORKLOAD, choices, client_points
 from kb.model import Experiment
 from kb.wire import experiment_to_wire
 
@@ -49,19 +49,21 @@ def _differing(name: str, left: Mapping[str, Any], right: Mapping[str, Any]) -> 
 
 
 def _points(a: Experiment, b: Experiment) -> list[dict[str, Any]]:
-    theirs = {_workload(one.workload): one for one in b.measurements}
+    theirs = {_load(one.workload): one for one in client_points(b)}
     found = []
-    for one in a.measurements:
-        other = theirs.get(_workload(one.workload))
+    for one in client_points(a):
+        other = theirs.get(_load(one.workload))
         if other is not None:
-            found.append(
-                {"workload": _workload(one.workload), "metrics": _metrics(one.metrics, other.metrics)}
-            )
+            datasets = [one.workload.get("dataset"), other.workload.get("dataset")]
+            metrics = _metrics(one.metrics, other.metrics)
+            found.append({"workload": _load(one.workload), "datasets": datasets, "metrics": metrics})
     return found
 
 
-def _workload(told: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {told[name]}" for name in WORKLOAD if told.get(name) is not None) or "(unknown)"
+def _load(told: Mapping[str, Any]) -> str:
+    """The size of a workload; the name of its data set is told beside it, since clients name one differently."""
+    sizes = (name for name in WORKLOAD if name != "dataset")
+    return ", ".join(f"{name} {told[name]}" for name in sizes if told.get(name) is not None) or "(unknown)"
 
 
 def _metrics(

@@ -37,7 +37,12 @@ def state_of(store: Store) -> str:
     """A digest of all that a snapshot is made from."""
     runs = store.rows("SELECT count(*), md5(string_agg(md5(run || experiment), '' ORDER BY run)) FROM run")
     claims = store.rows("SELECT count(*), md5(string_agg(claim, '' ORDER BY claim)) FROM claim")
-    return hashlib.blake2b(repr((runs, claims, snapshot.FORMAT)).encode(), digest_size=12).hexdigest()
+    quality = store.rows(
+        "SELECT count(*), md5(string_agg(run || verdict || detail, '' ORDER BY run)) FROM quality"
+    )
+    return hashlib.blake2b(
+        repr((runs, claims, quality, snapshot.FORMAT)).encode(), digest_size=12
+    ).hexdigest()
 
 
 def _details(store: Store, kept: list[Kept]) -> Iterator[dict[str, Any]]:

@@ -14,6 +14,7 @@ from kb.errors import KbctlError
 from kb.model import Experiment
 from kb.store.claims import claims_by_target
 from kb.store.database import Store
+from kb.store.quality import quality_by_run, with_quality
 from kb.wire import experiment_from_wire, experiment_to_wire
 
 DERIVED = ("run", "run_source", "measurement", "trace", "evidence_line", "probe")
@@ -48,14 +49,13 @@ class Kept:
 
 
 def put_runs(store: Store, folders: Iterable[str], runs: Sequence[Assembled]) -> None:
-    """Put these runs in place of all that were assembled in the folders; the folders wait no longer."""
+    """Put these runs in place of all that were assembled in the folders, in one transaction."""
     places = list(dict.fromkeys(folders))
     with store.transaction():
         old = [run for (run,) in store.rows("SELECT run FROM run WHERE site IN (SELECT unnest(?))", [places])]
         drop_runs(store, [*old, *(one.experiment.run for one in runs)])
         for table, rows in _tables(runs).items():
             store.load(table, rows)
-        store.delete("pending", "folder", places)
 
 
 def drop_runs(store: Store, runs: Sequence[str]) -> None:
@@ -79,6 +79,7 @@ def runs_joined_from(store: Store, folders: Iterable[str]) -> dict[str, set[str]
 def kept_runs(store: Store, where: str = "true", parameters: Sequence[Any] = ()) -> Iterator[Kept]:
     """Runs that satisfy a condition on the table ``run`` (trusted SQL), oldest first."""
     claims = claims_by_target(store, ("invalidate", "restore", "note"))
+    quality = quality_by_run(store)
     sql = f"SELECT run, experiment FROM run WHERE {where} ORDER BY started NULLS LAST, site, run"  # noqa: S608
     for run, text in store.rows(sql, parameters):
         said = claims.get(run, [])
@@ -87,7 +88,10 @@ def kept_runs(store: Store, where: str = "true", parameters: Sequence[Any] = ())
             (one.reason or "no reason given" for one in standing if one.kind == "invalidate"), None
         )
         notes = tuple(one.value for one in said if one.kind == "note")
-        yield Kept(experiment=experiment_from_wire(json.loads(text)), invalid=invalid, notes=notes)
+        experiment = experiment_from_wire(json.loads(text))
+        if run in quality:
+            experiment = with_quality(experiment, *quality[run])
+        yield Kept(experiment=experiment, invalid=invalid, notes=notes)
 
 
 def effects(store: Store) -> dict[str, int]:

@@ -110,8 +110,9 @@ CREATE TABLE probe (
 
 CREATE TABLE quality (
     run VARCHAR,             -- what comparing its probes with those of other backends says
-    verdict VARCHAR,
-    detail VARCHAR
+    verdict VARCHAR,         -- agrees | broken | outlier | disagrees | alone
+    detail VARCHAR,
+    accused BOOLEAN          -- its backend is to blame
 );
 
 CREATE TABLE claim (
