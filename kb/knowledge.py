@@ -22,6 +22,7 @@ from typing import Any
 from kb.errors import KbctlError
 
 Json = dict[str, Any]
+_KEPT = 12
 FORM = 3  # raised when the compiled form changes
 
 _HERE = Path(__file__).resolve().parent
@@ -87,6 +88,7 @@ def _folder(folder: Path, *, shipped: bool) -> Json:
     part = compile_folder(folder, shipped=shipped) | {"stamp": stamp, "form": FORM}
     with suppress(OSError):
         _replace(cached, json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode())
+        _prune(cached.parent)
     return part
 
 
@@ -114,6 +116,13 @@ def compile_folder(folder: Path, *, shipped: bool) -> Json:
         else:
             records.append(compiled(record, shipped=shipped))
     return {"records": records, "problems": problems}
+
+
+def _prune(folder: Path) -> None:
+    """Keep the newest compiled folders only: private ones come and go."""
+    files = sorted(folder.glob("records-*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in files[_KEPT:]:
+        path.unlink(missing_ok=True)
 
 
 def _replace(path: Path, data: bytes) -> None:

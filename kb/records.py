@@ -24,6 +24,8 @@ Scalar = bool | int | float | str
 EvidenceKind = Literal["report", "maintainer", "source", "measured"]
 Side = Literal["for", "against"]
 
+# Blocks alone: what stands inside a paragraph does not matter here.
+_MARKDOWN = MarkdownIt("commonmark").disable("inline")
 _SCALAR = re.compile(r"^(title|checked|cause|aliases|tags)\s*=", re.MULTILINE)
 _SPEC = re.compile(r"^\s*(<=|>=|==|!=|<|>|~=)")
 
@@ -247,7 +249,7 @@ def _text(path: Path) -> str:
 
 def _fences(text: str) -> Iterator[tuple[str, int, str]]:
     """(first word of the info string, 1-based line of the first content line, content)."""
-    for token in MarkdownIt("commonmark").parse(text):
+    for token in _MARKDOWN.parse(text):
         if token.type == "fence" and token.map:
             info = token.info.split()
             yield (info[0] if info else ""), token.map[0] + 2, token.content

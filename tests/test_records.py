@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kb.cli.drafting import page
 from kb.lint import Fault, lint
 from kb.records import RecordError, read_folder, read_record
 
@@ -156,3 +157,39 @@ def test_a_stale_record_is_a_warning(tmp_path: Path) -> None:
 def test_a_file_without_toml_is_told(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="no TOML block"):
         read_record(write(tmp_path, "# Just prose\n"))
+
+
+RUN = {
+    "run": "run:abc",
+    "engine": "sglang",
+    "engine_version": "0.5.14",
+    "arch": "sm120",
+    "gpu": "NVIDIA GeForce RTX 5090",
+    "gpu_count": 2,
+    "model_id": "glm-5",
+    "quantization": "nvfp4",
+    "requested": {"moe": "trtllm-gen", "attention.decode": "fa3"},
+    "stage": "serve",
+    "effect": "crash",
+    "failure": {
+        "class": "no-kernels-for-arch",
+        "text": 'a "quoted" \\ line\n```\n[[match]]',
+        "cause": "The kernel has no code for this GPU.",
+    },
+}
+
+
+def test_a_draft_from_a_failed_run_is_a_record(tmp_path: Path) -> None:
+    record = read_record(write(tmp_path, page(RUN, TODAY), "a-draft"))
+    assert record.content.match[0].roles["moe"].any == ("trtllm-gen",)
+    assert record.content.outcome[0].signature == "no-kernels-for-arch"
+    assert record.content.range[0].last_seen == "0.5.14"
+    assert len(record.samples) == 1
+    assert not [
+        fault for fault in lint([record], TODAY) if "TODO" not in fault.what and fault.severity == "error"
+    ]
+
+
+def test_a_draft_of_little_is_a_record_too(tmp_path: Path) -> None:
+    record = read_record(write(tmp_path, page({"effect": "oom", "arch": "sm90"}, TODAY), "a-draft"))
+    assert record.content.outcome[0].effect == "oom"

@@ -67,7 +67,8 @@ def page(run: Json, today: datetime.date) -> str:
     ]
     failure = run.get("failure") or {}
     prose = "TODO: what happens, how it was found, what cures it."
-    sample = f"\n\n```log\n{failure['text']}\n```" if failure.get("text") else ""
+    text = str(failure.get("text") or "").replace("```", "'''")
+    sample = f"\n\n```log\n{text}\n```" if text else ""
     return "```toml\n" + "\n\n".join(block for block in blocks if block) + f"\n```\n\n{prose}{sample}\n"
 
 
