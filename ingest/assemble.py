@@ -6,7 +6,8 @@ what stands beside a log is joined later (ingest.folders, ingest.conclude).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,16 +15,19 @@ from ingest.choices import Choices, resolve
 from ingest.classify import Start, Verdict, judge
 from ingest.clock import iso_time, year_hint
 from ingest.events import Event, Grammar, number
+from ingest.logline import Line
 from ingest.logscan import Scan, scan
 from ingest.settings import asked_settings
 from ingest.sources import Source
 from ingest.throughput import measurements
+from ingest.tracebacks import Finding
 from kb.model import Backend, Experiment, Hardware, LineCount, Model, Outcome, Problem, Reading, Warning  # noqa: A004
 from kb.vocab.gpus import arch_of, find_gpu
 from kb.vocab.models import family_of, find_model, quantization_of
 
 MERGED = ("settings", "environment", "dependencies", "engine_config")
 LAST_WINS = frozenset({"kv_tokens", "kv_cache_gib", "max_concurrency", "port", "capture_s", "init_s"})
+CARRIED = frozenset({"engine_version", "gpu", "gpu_count", "arch", "driver", "cuda", "memory_gib", "port"})
 OWN_FIELDS = frozenset(
     {
         "engine_version",
@@ -51,7 +55,8 @@ def read_log(source: Source, grammar: Grammar, name: str) -> Reading:
     """What a server log tells: one experiment per server start."""
     found = scan(source, grammar)
     starts = split_starts(found)
-    told = [_experiment(one, grammar, source) for one in starts]
+    carried = facts_of(found.events, only=CARRIED) if grammar.carries else {}
+    told = [_experiment(one, grammar, source, carried) for one in starts]
     problems = [Problem(line=None, what=source.trouble)] if source.trouble else []
     versions = [one.backend.engine_version for one, _ in told if one.backend.engine_version]
     return Reading(
@@ -70,41 +75,50 @@ def read_log(source: Source, grammar: Grammar, name: str) -> Reading:
 
 def split_starts(found: Scan) -> list[Start]:
     """A log's server starts. A start event begins a new one only when the current one had got anywhere."""
-    cuts: list[int] = []
+    edges = [1, *_cuts(found), found.total + 1]
+    lines, errors = [one.line for one in found.events], [one.line for one in found.findings]
+    starts = []
+    for first, after in pairwise(edges):
+        events = found.events[bisect_left(lines, first) : bisect_left(lines, after)]
+        findings = found.findings[bisect_left(errors, first) : bisect_left(errors, after)]
+        starts.append(Start(first, after - 1, events, findings, found, _ending(found, events, after)))
+    return starts
+
+
+def _cuts(found: Scan) -> Iterable[int]:
     begun = False
-    marks = sorted(
-        [*((one.line, one.kind) for one in found.events), *((one.line, "finding") for one in found.findings)]
-    )
-    for line, kind in marks:
+    marks = [(one.line, one.kind, _has_begun(one)) for one in found.events]
+    marks += [(one.line, "finding", _has_ended(one)) for one in found.findings]
+    for line, kind, counts in sorted(marks, key=lambda one: (one[0], one[1] != "start")):
         if kind == "start" and begun:
-            cuts.append(line)
+            yield line
             begun = False
-        begun = begun or kind in ("stage", "ready", "served") or (kind == "finding" and _ends(found, line))
-    edges = [1, *cuts, found.total + 1]
-    return [_start(found, a, b - 1) for a, b in pairwise(edges) if b > a]
+        begun = begun or counts
 
 
-def _ends(found: Scan, line: int) -> bool:
-    return any(
-        one.line == line and one.match is not None and one.match.symptom.kind in ("cause", "echo")
-        for one in found.findings
-    )
+def _has_begun(event: Event) -> bool:
+    return event.kind in ("ready", "served") or (event.kind == "stage" and int(event.values["step"]) >= 10)
 
 
-def _start(found: Scan, first: int, last: int) -> Start:
-    events = [one for one in found.events if first <= one.line <= last]
-    findings = [one for one in found.findings if first <= one.line <= last]
-    return Start(first, last, events, findings, found, found.last)
+def _has_ended(finding: Finding) -> bool:
+    return finding.match is not None and finding.match.symptom.kind in ("cause", "echo")
 
 
-def facts_of(events: Iterable[Event]) -> dict[str, Any]:
+def _ending(found: Scan, events: Sequence[Event], after: int) -> Line | None:
+    """The last line of a start: the log's last, or the last that told something before the next start."""
+    if after > found.total or not events:
+        return found.last
+    return Line(events[-1].line, events[-1].text)
+
+
+def facts_of(events: Iterable[Event], only: frozenset[str] | None = None) -> dict[str, Any]:
     """Values of all events together: the first one told wins, sizes take the last, mappings are merged."""
     facts: dict[str, Any] = {}
     for event in events:
         if event.kind not in ("start", "facts", "stage"):
             continue
         for key, value in event.values.items():
-            if value is None:
+            if value is None or (only is not None and key not in only):
                 continue
             if key in MERGED and isinstance(value, Mapping):
                 facts[key] = {**facts.get(key, {}), **value}
@@ -117,8 +131,10 @@ def facts_of(events: Iterable[Event]) -> dict[str, Any]:
     return facts
 
 
-def _experiment(start: Start, grammar: Grammar, source: Source) -> tuple[Experiment, dict[str, Any]]:
-    facts = facts_of(start.events)
+def _experiment(
+    start: Start, grammar: Grammar, source: Source, carried: Mapping[str, Any]
+) -> tuple[Experiment, dict[str, Any]]:
+    facts = {**carried, **facts_of(start.events)}
     verdict = judge(start)
     hardware, model = _hardware(facts), _model(facts)
     settings = asked_settings(grammar.engine, facts.get("engine_version"), facts.get("settings") or {})
@@ -133,7 +149,7 @@ def _experiment(start: Start, grammar: Grammar, source: Source) -> tuple[Experim
             engine=grammar.engine or None,
             engine_version=facts.get("engine_version"),
             dependencies=facts.get("dependencies") or {},
-            settings=settings,
+            settings={key: value for key, value in settings.items() if not chosen.was_picked(key, value)},
             environment=facts.get("environment") or {},
             requested=chosen.requested,
             resolved=chosen.resolved,
@@ -179,7 +195,9 @@ def _hardware(facts: Mapping[str, Any]) -> Hardware:
 def _width(settings: Mapping[str, Any]) -> int | None:
     tensor = _whole(settings.get("tp_size") or settings.get("tensor_parallel_size"))
     pipeline = _whole(settings.get("pp_size") or settings.get("pipeline_parallel_size")) or 1
-    return None if tensor is None else tensor * pipeline
+    data = _whole(settings.get("dp_size") or settings.get("data_parallel_size")) or 1
+    inside = bool(settings.get("enable_dp_attention"))
+    return None if tensor is None else tensor * pipeline * (1 if inside else data)
 
 
 def _model(facts: Mapping[str, Any]) -> Model:
@@ -205,7 +223,7 @@ def _extra(facts: Mapping[str, Any], verdict: Verdict, chosen: Choices) -> dict[
         "choices": chosen.told,
         "rank": verdict.rank or None,
         "frame": verdict.frame,
-        "advice": verdict.advice,
+        "advice": [one for one in (facts.get("log_advice"), verdict.advice) if one],
         "pending": verdict.pending,
         "echoes": [
             {"line": one.line, "last": one.last, "count": one.count, "text": one.text[:300]}

@@ -25,6 +25,11 @@ class Choices:
     resolved: dict[str, str] = field(default_factory=dict)
     told: list[dict[str, Any]] = field(default_factory=list)
     surprises: list[tuple[int | None, str, str]] = field(default_factory=list)
+    picked: set[str] = field(default_factory=set)
+
+    def was_picked(self, key: str, value: Any) -> bool:
+        """Whether a backend setting only repeats what the engine picked by itself."""
+        return key.endswith("backend") and isinstance(value, str) and value in self.picked
 
 
 def resolve(  # noqa: PLR0913, PLR0917 - one question has as many sides
@@ -54,10 +59,13 @@ def resolve(  # noqa: PLR0913, PLR0917 - one question has as many sides
                 chosen.resolved[role] = kernel
             if event.values.get("how") == "auto":
                 auto[role] = kernel
+                chosen.picked.add(str(event.values.get("label")))
     entry = find_model(model.name) if model.name else None
     environment = facts.get("environment") or {}
     asked = roles_of(engine, version, settings, environment, hardware.arch, model.quantization, entry)
-    chosen.requested = {role: kernel for role, kernel in asked.items() if auto.get(role) != kernel}
+    chosen.requested = {
+        role: kernel for role, kernel in asked.items() if auto.get(role.removeprefix("draft:")) != kernel
+    }
     if reached_ready:
         for role, kernel in asked.items():
             chosen.resolved.setdefault(role, kernel)

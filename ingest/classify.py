@@ -45,16 +45,16 @@ class Start:
         """The first line with an event of this kind."""
         return next((one.line for one in self.events if one.kind == kind), None)
 
-    def stage_at(self, line: int, process: str = "") -> Stage:
-        """The step that the start (or one process of it) had reached at a line."""
+    def stage_at(self, line: int) -> Stage:
+        """The furthest step that any process of the start had reached at a line."""
         ready = self.line_of("ready")
-        if self.scan.progress_after(self.first - 1, line - 1) and (ready is None or ready <= line):
+        begun = self.first - 1 if ready is None else ready
+        if begun < line and self.scan.progress_after(begun, line - 1):
             return "serve"
         if ready is not None and ready <= line:
             return "ready"
         steps = [one for one in self.events if one.kind == "stage" and one.line <= line]
-        own = [one for one in steps if process and one.process == process]
-        reached = max(own or steps, key=lambda one: int(one.values["step"]), default=None)
+        reached = max(steps, key=lambda one: int(one.values["step"]), default=None)
         return "args" if reached is None else reached.values["stage"]
 
     def pending(self) -> str | None:
@@ -213,7 +213,7 @@ def _death_line(start: Start) -> int | None:
 def _failed(
     start: Start, cause: Finding, echoes: tuple[Finding, ...], warnings: tuple[Warning, ...]
 ) -> Verdict:
-    reached = start.stage_at(cause.line, cause.process)
+    reached = start.stage_at(cause.line)
     number, text = cause.matched or (cause.line, cause.text)
     stage = _stage(cause.match, reached)
     signature = "unknown" if cause.match is None else class_at(cause.match, stage)

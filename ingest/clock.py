@@ -13,6 +13,7 @@ from ingest.sources import Source
 _ISO = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(Z|[+-]\d\d:?\d\d)?")
 _US = re.compile(r"(\d\d)/(\d\d)/(\d{4})-(\d\d:\d\d:\d\d)")
 _NO_YEAR = re.compile(r"(\d\d)-(\d\d) (\d\d:\d\d:\d\d)")
+_GLOG = re.compile(r"(\d{1,2})(\d\d) (\d\d:\d\d:\d\d)")
 _SYSLOG = re.compile(r"([A-Z][a-z]{2}) +(\d{1,2}) (\d\d:\d\d:\d\d)")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -35,7 +36,11 @@ def iso_time(text: str | None, written: datetime | None = None) -> str | None:
         return f"{found[1]}T{found[2].replace(',', '.')}{zone.replace('Z', '+00:00')}"
     if found := _US.match(text):
         return f"{found[3]}-{found[1]}-{found[2]}T{found[4]}"
-    if found := _NO_YEAR.match(text):
+    return _without_year(text, written)
+
+
+def _without_year(text: str, written: datetime | None) -> str | None:
+    if found := _NO_YEAR.match(text) or _GLOG.match(text):
         return _with_year(int(found[1]), int(found[2]), found[3], written)
     if (found := _SYSLOG.match(text)) and found[1] in _MONTHS:
         return _with_year(_MONTHS.index(found[1]) + 1, int(found[2]), found[3], written)
@@ -43,7 +48,7 @@ def iso_time(text: str | None, written: datetime | None = None) -> str | None:
 
 
 def _with_year(month: int, day: int, clock: str, written: datetime | None) -> str | None:
-    if written is None:
+    if written is None or not (1 <= month <= 12 and 1 <= day <= 31):
         return None
     year = written.year if (month, day) <= (written.month, written.day + 1) else written.year - 1
     return f"{year}-{month:02}-{day:02}T{clock}"

@@ -85,27 +85,33 @@ class Bulk:
     """Lines that make up most of a long log: never taken apart one by one.
 
     ``read`` turns a sampled line into a sample's values. A line proves that requests are served when it holds
-    ``busy`` (None: never) and not ``idle``.
+    all of ``busy`` (None: never) and not ``idle``.
     """
 
     marker: bytes
     read: Callable[[str], Values | None] | None = None
-    busy: bytes | None = b""
+    busy: tuple[bytes, ...] | None = ()
     idle: bytes | None = None
 
     def is_progress(self, raw: bytes) -> bool:
         """Whether this line proves that requests are being served."""
-        return self.busy is not None and self.busy in raw and (self.idle is None or self.idle not in raw)
+        if self.busy is None or (self.idle is not None and self.idle in raw):
+            return False
+        return all(one in raw for one in self.busy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grammar:
-    """How one engine's logs read: its rules, its bulk lines, and readers of what spans several lines."""
+    """How one engine's logs read: its rules, its bulk lines, and readers of what spans several lines.
+
+    ``carries``: what was said before the first start of a log (version, GPU) holds for every start in it.
+    """
 
     engine: str
     rules: Sequence[Rule]
     bulk: Sequence[Bulk] = ()
     readers: Sequence[Callable[[], Reader]] = ()
+    carries: bool = False
 
 
 def apply(rules: Sequence[Rule], text: str) -> list[tuple[str, Values]]:

@@ -34,7 +34,9 @@ class Line:
     """A line without its prefixes.
 
     ``process`` names the writer (process and pid, or rank tags) and is empty where nothing tells; ``level``
-    is one of debug, info, warning, error, or None where the engine prints none; ``time`` is as printed.
+    is one of debug, info, warning, error, or None where the engine prints none; ``time`` is as printed, by
+    the program or by what wraps it. ``is_plain``: the program put nothing in front (the inside of a
+    traceback, another program's output).
     """
 
     number: int
@@ -42,11 +44,7 @@ class Line:
     process: str = ""
     level: str | None = None
     time: str | None = None
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether nothing was in front of it: the inside of a traceback, or another program's output."""
-        return not self.process and self.level is None and self.time is None
+    is_plain: bool = True
 
 
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
@@ -106,7 +104,8 @@ def split(number: int, text: str, time: str | None = None) -> Line:
     for _ in range(MAX_PREFIXES):
         if not _strip_one(line):
             break
-    line.time = line.time or time
+    if time is not None and (line.time is None or time[:4].isdigit()):
+        line.time = time  # the container's stamp has year and zone
     return line
 
 
@@ -117,6 +116,7 @@ def _strip_one(line: Line) -> bool:
         if found is None:
             continue
         named = found.groupdict()
+        line.is_plain = False
         line.text = named.get("rest") or text[found.end() :]
         line.process = line.process or (named.get("process") or "").strip()
         line.level = LEVELS.get(named.get("level") or "", line.level)
@@ -155,9 +155,8 @@ def _from_json(number: int, text: str) -> Line | None:
     target = record.get("target") or record.get("name") or ""
     time = record.get("timestamp") or record.get("asctime") or record.get("time")
     process = str(record.get("processName") or "")
-    return Line(
-        number, f"{target}: {message}" if target else message, process, level, str(time) if time else None
-    )
+    text = f"{target}: {message}" if target else message
+    return Line(number, text, process, level, str(time) if time else None, False)
 
 
 _BROKEN = re.compile(r'"level":"(?P<level>\w{4,8})".{0,40}?"message":"(?P<text>[^"]{1,4000})"')
@@ -165,4 +164,6 @@ _BROKEN = re.compile(r'"level":"(?P<level>\w{4,8})".{0,40}?"message":"(?P<text>[
 
 def _from_broken_json(number: int, text: str) -> Line | None:
     found = _BROKEN.search(text[:8192])
-    return None if found is None else Line(number, found["text"], "", LEVELS.get(found["level"].upper()))
+    if found is None:
+        return None
+    return Line(number, found["text"], "", LEVELS.get(found["level"].upper()), None, False)

@@ -69,7 +69,8 @@ class _Scanner:
         self._sample_stride, self._sample_count = 1, 0
         self._progress = array("q")
         self._held = ""
-        self._chunks = 0
+        self._chunks = self._ended_line = 0
+        self._started_line = 1 << 62
         self.result = Scan()
 
     def run(self) -> Scan:
@@ -90,7 +91,7 @@ class _Scanner:
         result = self.result
         result.findings = self._errors.finish()
         result.events = sorted([*result.events, *self._samples], key=lambda one: one.line)
-        result.progress = self._progress
+        result.progress = array("q", sorted(self._progress))
         return result
 
     def _read(self, rest: list[tuple[int, bytes]]) -> None:
@@ -127,8 +128,7 @@ class _Scanner:
 
     def _line(self, line: Line, shape: bytes) -> bool:
         if line.time is not None:
-            self.result.started = self.result.started or line.time
-            self.result.ended = line.time
+            self._clock(line)
         if line.text.strip():
             self.result.last = line
         in_error = self._errors.is_open
@@ -137,7 +137,15 @@ class _Scanner:
             told += reader.feed(line)
         for kind, values in told:
             self._keep(Event(kind, line.number, line.process, values, line.text, line.time), shape)
-        return self._errors.feed(line) or bool(told) or in_error
+        inside = in_error or any(one.active for one in self._readers)
+        return self._errors.feed(line) or bool(told) or inside
+
+    def _clock(self, line: Line) -> None:
+        result = self.result
+        if line.number < self._started_line:
+            result.started, self._started_line = line.time, line.number
+        if line.number >= self._ended_line:
+            result.ended, self._ended_line = line.time, line.number
 
     def _keep(self, event: Event, shape: bytes) -> None:
         if event.kind == "start":
@@ -160,6 +168,7 @@ class _Scanner:
                 if kind.marker in raw:
                     self._bulk_line(kind, first + at, raw)
                     break
+        self._clock_of(first, lines[0])
         self._last_progress(first, lines)
 
     def _bulk_line(self, kind: Bulk, number: int, raw: bytes) -> None:
@@ -177,7 +186,14 @@ class _Scanner:
             if any(kind.marker in lines[at] and kind.is_progress(lines[at]) for kind in self._grammar.bulk):
                 if not self._progress or first + at > self._progress[-1]:
                     self._progress.append(first + at)
+                self._clock_of(first + at, lines[at])
                 return
+
+    def _clock_of(self, number: int, raw: bytes) -> None:
+        one = prefixes.unwrap(raw.decode("utf-8", "replace"), self._wrappers)
+        line = split(number, one.text, one.time)
+        if line.time is not None:
+            self._clock(line)
 
     def _sample(self, event: Event) -> None:
         self._sample_count += 1

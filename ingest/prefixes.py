@@ -20,8 +20,8 @@ ANSI = re.compile(
     r"\x1b(?:\[[0-9;:?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78MHc])"
 )
 PROGRESS_FRAME = re.compile(r"\d%\||\d+% Completed|\d+(?:\.\d+)?(?:it/s|s/it)")
-# A program's own stamp looks like a container's when a level or another field separator follows it.
-OWN_STAMP = re.compile(r"^\S+\s+(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR)\s")
+# A program's own stamp looks like a container's; a level and a module's name after it give it away.
+OWN_STAMP = re.compile(r"^\S+\s+(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR)\s+[a-z][\w:-]{0,80}: ")
 
 RFC3339 = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
 CLOCK = r"\d\d:\d\d:\d\d"

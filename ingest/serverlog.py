@@ -45,6 +45,12 @@ COMMON_RULES: tuple[Rule, ...] = (
     ),
     rule("[shutdown] API server: shutdown triggered", "stopped"),
     rule(
+        "To work around",
+        "facts",
+        r"To work around [^,]{1,80}, (?P<log_advice>.{3,200}?)\.?$",
+        lambda m: {"log_advice": f"The log's own advice: {m['log_advice']}."},
+    ),
+    rule(
         "NCCL INFO",
         "stage",
         r"NCCL INFO .*(?:Connected|Init START|comm .* rank)",
@@ -54,7 +60,7 @@ COMMON_RULES: tuple[Rule, ...] = (
     ),
 )
 
-ACCESS = Bulk(marker=b'" 200 OK', busy=b'"POST /')
+ACCESS = Bulk(marker=b'" 200 OK', busy=(b'"POST /',))
 
 
 def marks(head: str, sure: Sequence[str], likely: Sequence[str] = ()) -> float:

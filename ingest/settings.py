@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kb.vocab.engines import canonical_settings
-from kb.vocab.options import option
+from kb.vocab.options import option, releases
 
 # Names, places, seeds and ports: they tell runs apart without making them different configurations.
 PLACES = frozenset(
@@ -48,7 +48,36 @@ PLACES = frozenset(
         "model_id",
     }
 )
-NOTHING: tuple[Any, ...] = (None, False, "", [], {}, "None")
+# Fields that SGLang fills in by itself before it prints them: what stands there was rarely asked for.
+FILLED_IN = {
+    "sglang": frozenset(
+        {
+            "page_size",
+            "device",
+            "load_balance_method",
+            "swa_full_tokens_ratio",
+            "sampling_backend",
+            "grammar_backend",
+            "cuda_graph_bs",
+            "cuda_graph_bs_decode",
+            "cuda_graph_bs_prefill",
+            "piecewise_cuda_graph_tokens",
+            "tokenizer_worker_num",
+            "watchdog_timeout",
+            "schedule_conservativeness",
+            "chat_template",
+            "triton_attention_reduce_in_fp32",
+            "cuda_graph_config",
+            "cuda_graph_tc_compiler",
+            "cuda_graph_max_bs_prefill",
+            "dsa_prefill_cp_mode",
+            "prefill_cp_mode",
+            "expert_distribution_recorder_buffer_size",
+            "mamba_radix_cache_strategy",
+        }
+    )
+}
+NOTHING: tuple[Any, ...] = (None, False, "", [], {}, "None", "auto")
 
 
 def asked_settings(engine: str, version: str | None, dump: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,13 +85,22 @@ def asked_settings(engine: str, version: str | None, dump: Mapping[str, Any]) ->
     return {
         key: value
         for key, value in canonical_settings(engine, dump).items()
-        if key not in PLACES and value not in NOTHING and not _is_default(engine, version, key, value)
+        if key not in PLACES
+        and key not in FILLED_IN.get(engine, ())
+        and value not in NOTHING
+        and not _is_default(engine, version, key, value)
+        and not _was_computed(engine, key, value)
     }
 
 
+def _was_computed(engine: str, key: str, value: Any) -> bool:
+    """SGLang computes its memory fraction to three decimals where none was asked for; people give two."""
+    computed = engine == "sglang" and key == "mem_fraction_static" and isinstance(value, float)
+    return computed and round(value, 2) != value
+
+
 def _is_default(engine: str, version: str | None, key: str, value: Any) -> bool:
-    known = option(engine, version, key)
-    if known is None:
-        return False
-    default = known.default
-    return bool(value == default or str(value) == str(default))
+    """Whether the release takes this by itself (any release, where the log does not print its own)."""
+    asked = [version] if version else list(releases(engine))
+    known = [found for one in asked if (found := option(engine, one, key)) is not None]
+    return any(value == one.default or str(value) == str(one.default) for one in known)

@@ -44,9 +44,22 @@ def _windows(samples: Sequence[Event]) -> Iterable[Measurement]:
     accepted = [
         one.values["metrics"]["accept_length"] for one in samples if "accept_length" in one.values["metrics"]
     ]
+    if not levels:
+        yield from _prefill_only(samples)
     busiest = sorted(levels, key=lambda level: len(levels[level]), reverse=True)[:MAX_LEVELS]
     for level in sorted(busiest):
         yield _level(level, levels[level], accepted if len(levels) == 1 else ())
+
+
+def _prefill_only(samples: Sequence[Event]) -> Iterable[Measurement]:
+    """A server that only fills prompts (the prefill half of a pair): its input speed."""
+    windows = [one for one in samples if one.values["metrics"].get("input_tok_s")]
+    if len(windows) >= 2:
+        speeds = [one.values["metrics"]["input_tok_s"] for one in windows]
+        metrics: dict[str, float | None] = {"input_tok_s": round(median(speeds), 3)}
+        yield Measurement(
+            workload={"windows": len(windows)}, metrics=metrics, client=CLIENT, line=windows[0].line
+        )
 
 
 def _level(running: float, windows: Sequence[Event], accepted: Sequence[float]) -> Measurement:

@@ -114,7 +114,7 @@ class Tracebacks:
 
     def feed(self, line: Line) -> bool:
         """Take a line; whether it is (part of) an error."""
-        key = (line.process, line.level is not None or (line.time is not None and not line.process))
+        key = (line.process, line.level is not None or (not line.is_plain and not line.process))
         if any(mark in line.text for mark in CHAINED):
             self._expect_chained(key)
             return True

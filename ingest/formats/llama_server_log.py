@@ -158,8 +158,8 @@ GRAMMAR = Grammar(
     rules=RULES,
     readers=(Timings,),
     bulk=(
-        Bulk(marker=b"prompt processing progress", busy=b""),
-        Bulk(marker=b"log_server_r: ", busy=b" 200"),
+        Bulk(marker=b"prompt processing progress", busy=()),
+        Bulk(marker=b"log_server_r: ", busy=(b" 200",)),
         Bulk(marker=b"memory_seq_rm [", busy=None),
         Bulk(marker=b"sampler chain: ", busy=None),
         Bulk(marker=b"selected slot by L", busy=None),

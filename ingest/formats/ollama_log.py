@@ -34,8 +34,10 @@ RULES = (
         r"total=\"(?P<memory_gib>[\d.]+) GiB",
     ),
     rule("inference compute", "facts", r"driver=(?P<cuda>[\d.]+)"),
-    step("starting llama server", "load", 20, r"--model (?P<model>\S+)"),
-    step("starting runner", "load", 20, r"--model (?P<model>\S+)"),
+    rule("starting llama server", "start", r"--model (?P<model>\S+)"),
+    rule("starting runner", "start", r"--model (?P<model>\S+)"),
+    step("starting llama server", "load", 20),
+    step("starting runner", "load", 20),
     step("waiting for llama runner to start", "load", 21),
     rule("llama runner started", "ready"),
     rule("[GIN]", "served", r"\| 200 \|.*POST"),
@@ -44,9 +46,10 @@ RULES = (
 
 GRAMMAR = Grammar(
     engine="ollama",
+    carries=True,
     rules=RULES,
     readers=(Timings,),
-    bulk=(Bulk(marker=b"[GIN]", busy=b"POST"),),
+    bulk=(Bulk(marker=b"[GIN]", busy=(b"| 200 |", b"POST")),),
 )
 
 

@@ -43,7 +43,7 @@ RULES = (
         "TensorRT-LLM version: ", "start", r"\[TensorRT-LLM\] TensorRT-LLM version: (?P<engine_version>\S+)"
     ),
     rule("TensorRT LLM version: ", "start", r"TensorRT LLM version: (?P<engine_version>\S+)"),
-    rule("Starting LLM args validation", "start"),
+    step("Starting LLM args validation", "args", 1),
     rule("LLM Args", "facts", r"LLM Args:?\s*(?P<dump>\w*\(.*)", _arguments),
     rule("Model:\t", "facts", r"^Model:\s+(?P<model>\S+)"),
     rule("KV Cache Dtype:", "facts", r"^KV Cache Dtype:\s+(?P<kv_dtype>\S+)"),
@@ -70,7 +70,7 @@ RULES = (
         role="moe",
         how="runs",
     ),
-    step("Using LLM with", "init", 10),
+    step("Using LLM with", "args", 2),
     step("Initializing Executor", "init", 10),
     step("Initializing MPI", "init", 11),
     step("world size", "init", 12),

@@ -250,7 +250,7 @@ GRAMMAR = Grammar(
         Bulk(
             marker=b"Avg prompt throughput",
             read=stats,
-            busy=b"generation throughput:",
+            busy=(b"generation throughput:",),
             idle=b"generation throughput: 0.0 ",
         ),
         ACCESS,

@@ -170,8 +170,7 @@ def _advice(incident: Incident, experiment: Experiment, record: Mapping[str, Any
     lines: list[str] = []
     if record is not None:
         lines += [_remedy(one) for one in remedies(record, query_of(*_parts(experiment)), {})]
-    if incident.told.get("advice"):
-        lines.append(plain(str(incident.told["advice"])))
+    lines += [plain(str(one)) for one in incident.told.get("advice") or []]
     return [one for one in dict.fromkeys(lines) if one]
 
 
