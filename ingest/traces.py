@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ingest.gpu_csv import Summary
+from ingest.gpu_count import Summary
 from ingest.machine import hardware, supplies
 from ingest.tally import GpuTally
 from ingest.telemetry import diagnose_trace

@@ -10,15 +10,16 @@ from collections.abc import Iterable, Iterator
 
 from ingest.formats import Format, Unreadable
 from ingest.gpu_columns import recognise_column
-from ingest.gpu_csv import TraceLayout, find_table, summarise
+from ingest.gpu_count import summarise
+from ingest.gpu_csv import TraceLayout, find_table
 from ingest.machine import hardware
 from ingest.sources import Source
 from ingest.traces import line_count, summary_reading, trace_reading
 from kb.model import Reading
 
 _HEADER = re.compile(r"^#\s*Entity\s+(\S.*?)\s*$", re.MULTILINE)
-_ENTITY = re.compile(r"^\s*(GPU(?:-I)?|GPU-CI|CPU|Switch|Link)[ :](\S+)")
-_ID_LINE = re.compile(r"^\s*ID\b")
+_ENTITY = re.compile(r"^[ \t]*(GPU(?:-I)?|GPU-CI|CPU|Switch|Link)[ :](\S+)", re.MULTILINE)
+_ID_LINE = re.compile(r"^[ \t]*ID\b.*$", re.MULTILINE)
 _CARD = re.compile(r"^\|\s*(\d+)\s*\|\s*Name:\s*(.+?)\s*\|\s*$", re.MULTILINE)
 
 
@@ -70,10 +71,10 @@ def _layout(head: str) -> TraceLayout | None:
     return TraceLayout(columns, "", ".", header, head[: found.start()].count("\n") + 1)
 
 
-def _joined(lines_in_blocks: Iterable[list[str]]) -> Iterator[list[str]]:
-    """Rows with the two words of the entity as one; the line of units, which a header repeats, made empty."""
-    for lines in lines_in_blocks:
-        yield ["" if _ID_LINE.match(line) else _ENTITY.sub(r"\1\2", line, count=1) for line in lines]
+def _joined(texts: Iterable[str]) -> Iterator[str]:
+    """Rows with the two words of the entity as one, and without the line of units that a header repeats."""
+    for text in texts:
+        yield _ENTITY.sub(r"\1\2", _ID_LINE.sub("", text))
 
 
 FORMATS = [

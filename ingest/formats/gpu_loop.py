@@ -14,7 +14,8 @@ from typing import Any
 
 from ingest.formats import Format, Unreadable
 from ingest.gpu_columns import Column, is_tool_name, recognise_column
-from ingest.gpu_csv import TraceLayout, find_table, layout, summarise, to_number
+from ingest.gpu_count import summarise
+from ingest.gpu_csv import TraceLayout, find_table, layout, to_number
 from ingest.sources import Source
 from ingest.tally import Cards, vague_roles
 from ingest.traces import hardware_of, line_count, summary_reading, telemetry_of, trace_reading

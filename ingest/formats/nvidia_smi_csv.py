@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from ingest.formats import Format, Unreadable
 from ingest.gpu_columns import is_tool_name
+from ingest.gpu_count import summarise
 from ingest.gpu_csv import (
     TraceLayout,
     blocks,
@@ -18,7 +19,6 @@ from ingest.gpu_csv import (
     given_layout,
     layout,
     raw_head,
-    summarise,
 )
 from ingest.machine import hardware, known
 from ingest.sources import Source

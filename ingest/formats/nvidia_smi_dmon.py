@@ -9,7 +9,8 @@ import re
 
 from ingest.formats import Format, Unreadable
 from ingest.gpu_columns import recognise_column
-from ingest.gpu_csv import TraceLayout, find_table, summarise
+from ingest.gpu_count import summarise
+from ingest.gpu_csv import TraceLayout, find_table
 from ingest.sources import Source
 from ingest.traces import line_count, summary_reading, telemetry_of, trace_reading
 from kb.model import Problem, Reading
