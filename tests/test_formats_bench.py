@@ -1,7 +1,8 @@
-"""Benchmark formats against their samples: what each file must tell, and that no other format claims it.
+"""Benchmark formats against their samples: what each must tell, and that no other format claims it.
 
-A case is a pair of files under tests/formats/<format>/: ``<case>.<ext>`` and ``<case>.expected.json``, which holds
-the part of the reading that matters (a subset of what ``kbctl parse --json`` prints). Adding a case is adding files.
+A case is a pair of files under tests/formats/<format>/: ``<case>.<ext>`` and ``<case>.expected.json``, which
+holds the part of the reading that matters (a subset of what ``kbctl parse --json`` prints). Adding a case is
+adding files.
 """
 
 from __future__ import annotations
@@ -19,10 +20,28 @@ from kb.wire import reading_to_wire
 
 SAMPLES = Path(__file__).parent / "formats"
 OURS = {
-    "vllm_bench", "sglang_bench", "sglang_one_batch", "sglang_accuracy", "trtllm_bench", "llama_bench", "llama_benchy",
-    "genai_perf", "aiperf", "guidellm", "inferencex", "llmd_report", "mlperf", "mlperf_tables", "lm_eval",
-    "nccl_tests", "bench_table_csv", "bench_json", "bench_markdown", "runner_log", "perf_logs",
-}  # fmt: skip
+    "vllm_bench",
+    "sglang_bench",
+    "sglang_one_batch",
+    "sglang_accuracy",
+    "trtllm_bench",
+    "llama_bench",
+    "llama_benchy",
+    "genai_perf",
+    "guidellm",
+    "inferencex",
+    "llmd_report",
+    "mlperf",
+    "mlperf_tables",
+    "lm_eval",
+    "nccl_tests",
+    "bench_csv",
+    "bench_json",
+    "bench_markdown",
+    "result_lines",
+    "perf_logs",
+    "kernel_tuning",
+}
 
 
 def bench_formats() -> list[str]:
@@ -40,15 +59,25 @@ def sample_of(case: Path) -> Path:
     return next(path for path in case.parent.iterdir() if path.stem == stem or path.name == stem)
 
 
+def list_differences(want: list[Any], got: Any, where: str) -> list[str]:
+    """A list must agree item by item; ``"..."`` in it stands for any number of items."""
+    if not isinstance(got, list):
+        return [f"{where}: expected a list, got {got!r}"]
+    gap = want.index("...") if "..." in want else len(want)
+    after = want[gap + 1 :]
+    if (gap == len(want) and len(want) != len(got)) or gap + len(after) > len(got):
+        return [f"{where}: expected {len(want)} items, got {len(got)}"]
+    pairs = [*zip(want[:gap], got, strict=False), *zip(after, got[len(got) - len(after) :], strict=True)]
+    return [d for i, (one, other) in enumerate(pairs) for d in differences(one, other, f"{where}[{i}]")]
+
+
 def differences(want: Any, got: Any, where: str = "") -> list[str]:
     if isinstance(want, dict):
         if not isinstance(got, dict):
             return [f"{where}: expected an object, got {got!r}"]
         return [d for key, value in want.items() for d in differences(value, got.get(key), f"{where}.{key}")]
     if isinstance(want, list):
-        if not isinstance(got, list) or len(want) != len(got):
-            return [f"{where}: expected {len(want)} items, got {got!r}"[:300]]
-        return [d for i, value in enumerate(want) for d in differences(value, got[i], f"{where}[{i}]")]
+        return list_differences(want, got, where)
     if isinstance(want, float) and isinstance(got, int | float):
         return [] if math.isclose(want, got, rel_tol=1e-6, abs_tol=1e-9) else [f"{where}: {want} is {got}"]
     return [] if want == got else [f"{where}: expected {want!r}, got {got!r}"]

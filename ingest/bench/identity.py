@@ -55,7 +55,7 @@ class Facts:
 
     def key(self) -> str:
         """Equal for facts that describe the same server."""
-        named = {name: getattr(self, name) for name in self.__slots__ if name != "warnings"}
+        named = {name: getattr(self, name) for name in self.__slots__ if name not in ("warnings", "started")}
         return repr({k: sorted(v.items(), key=str) if isinstance(v, dict) else v for k, v in named.items()})
 
 

@@ -20,7 +20,7 @@ from kb.model import Problem
 _LONG_ARRAY = re.compile(r"\[[\d\s.,eE+\-\[\]nulNaInfty]{65536,}\]")
 _BIG_TEXT = 16 << 20
 _SPACE = re.compile(r"[\s,\x1e]*")
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]', re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{},:]', re.DOTALL)
 _OPENING = re.compile(r'[\ufeff\s]*(?:\{\s*(?:"|\}|$)|\[\s*(?:[\[{"\]]|$))')
 _CLOSERS = {"{": "}", "[": "]"}
 
@@ -161,6 +161,8 @@ def close_cut(text: str) -> str:
             if not stack or stack.pop() != mark:
                 break
             whole, closers = found.end(), "".join(reversed(stack))
+        elif mark[0] == '"' and (len(mark) == 1 or mark[-1] != '"'):
+            break  # the text ends inside a string
         elif mark == ",":
             whole, closers = found.start(), "".join(reversed(stack))
     return text[:whole] + closers or "{}"

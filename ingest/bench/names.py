@@ -61,7 +61,8 @@ def settings(engine_name: str | None, common: Mapping[str, Any]) -> dict[str, An
     for key, value in common.items():
         dest = canonical_dest(engine_name, key)
         if value is not None:
-            found[dest] = value > 1 if dest.startswith("enable_") and isinstance(value, int) else value
+            width = isinstance(value, int) and not isinstance(value, bool)
+            found[dest] = value > 1 if width and dest.startswith("enable_") else value
     return found
 
 

@@ -161,6 +161,8 @@ def _add_metric(row: Row, label: str, quantity: Quantity, cell: cells.Cell, unit
     factor, name = units.factor(label, quantity, cell), quantity.name
     if name in ("accept_rate", "accuracy", "cache_hit_rate") and factor == 1.0 and 1.5 < cell.value <= 100:
         factor = 0.01  # a percentage without its sign
+    if name == "power_w" and cell.value > 10_000:
+        factor, quantity = 1e-3, replace(quantity, loose=True)  # milliwatts, as NVML counts them
     if name in row.metrics:
         if not quantity.loose:
             row.rest[label] = cell.value
@@ -190,14 +192,15 @@ def _settle_direction(row: Row) -> None:
             _rename(row, name, f"output_{name}")
 
 
-_WHOLE = re.compile(r"\b(?:gesamt|aggregate|system|overall|total|combined|agg)\b")
+_WHOLE = re.compile(r"\b(?:gesamt|aggregate|system|server|overall|total|combined|agg)\b")
 _ONE = re.compile(r"\b(?:decode|decoding|generation|gen|tg)\b")
 
 
 def _split_decode(row: Row) -> None:
     """Beside an aggregate rate, a "decode" rate is that of one request."""
     whole, one = (words_of(row.labels.get(name, "")) for name in ("tok_s", "output_tok_s"))
-    if _WHOLE.search(whole) and _ONE.search(one) and "output_tok_s_per_user" not in row.metrics:
+    is_one = _ONE.search(one) and not _WHOLE.search(one)
+    if _WHOLE.search(whole) and is_one and "output_tok_s_per_user" not in row.metrics:
         row.metrics["output_tok_s_per_user"] = row.metrics.pop("output_tok_s")
         row.source_names["output_tok_s_per_user"] = row.labels["output_tok_s"]
 

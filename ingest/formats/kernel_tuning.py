@@ -1,22 +1,18 @@
-"""Kernel tuning tables: shapes of matrix products (CSV) and tuned Triton MoE configurations (JSON).
+"""Kernel tuning tables: shapes of matrix products and the kernels chosen for them (CSV).
 
-Owns their marks. They hold no serving result: what is told is which GPU and shapes they were tuned for.
+Owns their marks. They hold no serving result.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from ingest.bench import jsontext, tables
-from ingest.bench.identity import Facts, benchmark, experiment
-from ingest.formats import Format, Unreadable
+from ingest.bench import tables
+from ingest.bench.identity import benchmark
+from ingest.formats import Format
 from ingest.sources import Source
 from kb.model import LineCount, Reading
-
-_DEVICE = re.compile(r"device_name=(?P<name>[^,]+?)(?:,|\.json|$)")
-_SHAPE = re.compile(r"(?P<key>E|N|dtype)=(?P<value>[^,]+?)(?:,|\.json|$)")
 
 
 def _tuning_header(source: Source) -> list[str]:
@@ -52,33 +48,6 @@ def _cell(row: list[str], index: int) -> str:
     return row[index].strip() if index < len(row) else ""
 
 
-def _sniff_moe(source: Source) -> float:
-    head = source.head
-    return (
-        0.9 if jsontext.looks_like_json(head) and '"BLOCK_SIZE_M"' in head and '"num_warps"' in head else 0.0
-    )
-
-
-def _read_moe(source: Source) -> Reading:
-    """The configurations' batch sizes; GPU, experts and width from the file's name or its own fields."""
-    documents = jsontext.load(source)
-    told = documents.first
-    if not isinstance(told, Mapping):
-        raise Unreadable("the tuning file is not a JSON object")
-    device = _DEVICE.search(source.name)
-    name = str(told.get("device_name") or (device["name"] if device else "")).replace("_", " ")
-    shape = {found["key"]: found["value"] for found in _SHAPE.finditer(source.name)}
-    sizes = [int(key) for key in told if key.isdigit()]
-    return benchmark(
-        source,
-        "moe_tuning_json",
-        [experiment(Facts(gpu=name or None), [])],
-        kind="config",
-        problems=documents.problems,
-        extra=shape | {"batch_sizes": sizes or told.get("batch_sizes")},
-    )
-
-
 FORMATS = [
     Format(
         name="gemm_tuning_csv",
@@ -88,16 +57,6 @@ FORMATS = [
         docs=(
             "Shape and tuning tables of matrix products (`M,N,K,…`): rows are counted and the libraries "
             "and types listed; they hold no serving result."
-        ),
-    ),
-    Format(
-        name="moe_tuning_json",
-        kind="config",
-        sniff=_sniff_moe,
-        read=_read_moe,
-        docs=(
-            "Tuned Triton MoE configurations (`E=…,N=…,device_name=….json`): the GPU and shape that they "
-            "were tuned for, and the batch sizes."
         ),
     ),
 ]

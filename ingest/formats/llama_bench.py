@@ -130,6 +130,8 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
         if raw not in ("", None, "none", "0x0"):
             number = cells.whole(raw) if re.fullmatch(r"-?\d+", str(raw)) else None
             found[_NAMES.get(key, key)] = raw if number is None else number
+    if "no_kv_offload" in found:
+        found["kv_offload"] = str(found.pop("no_kv_offload")).lower() in ("0", "false")
     return found
 
 
@@ -228,8 +230,22 @@ def _sniff_csv(source: Source) -> float:
 def _read_csv(source: Source) -> Reading:
     table = tables.delimited(source.text)
     header = table[0]
-    rows = [(i, dict(zip(header, row, strict=False))) for i, row in enumerate(table[1:], 2) if len(row) > 1]
-    return _read_rows(source, "llama_bench_csv", rows, [])
+    full = [(line, row) for line, row in enumerate(table[1:], 2) if len(row) > 1]
+    rows = [(line, _aligned(header, row)) for line, row in full]
+    odd = [line for line, row in full if len(row) != len(header)]
+    what = f"{len(odd)} rows have not the header's {len(header)} values; they were read from both ends"
+    return _read_rows(source, "llama_bench_csv", rows, [Problem(line=odd[0], what=what)] if odd else [])
+
+
+def _aligned(header: list[str], row: list[str]) -> dict[str, Any]:
+    """Columns were added in the middle over time: a row of another release agrees at both ends."""
+    if len(row) == len(header):
+        return dict(zip(header, row, strict=True))
+    start = header.index("n_threads") + 1 if "n_threads" in header else 8
+    end = len(header) - header.index("n_prompt") if "n_prompt" in header else 8
+    return dict(zip(header[:start], row[:start], strict=False)) | dict(
+        zip(header[-end:], row[-end:], strict=False)
+    )
 
 
 _INSERT = re.compile(r"^INSERT INTO \w+ \((?P<names>[^)]*)\) VALUES \((?P<values>.*)\);\s*$", re.IGNORECASE)

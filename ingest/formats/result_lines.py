@@ -61,7 +61,8 @@ def _sniff(source: Source) -> float:
         return 0.0
     results = sum(_record(line) is not None for line in lines)
     logged = sum(_LEVEL.search(line) is not None for line in lines)
-    if results >= 5 and logged * 4 <= results:
+    written = sum(bool(line.strip()) for line in lines)
+    if results >= 5 and logged * 4 <= results and results * 5 >= written:
         return 0.96  # a server's last lines may be quoted among them
     return 0.5 if results >= 3 and logged <= results else 0.0
 

@@ -40,7 +40,7 @@ _LOADS = {"batch size": "batch_size", "input_len": "input_len", "output_len": "o
 
 
 def _sniff_batch(source: Source) -> float:
-    return 0.94 if _PREFILL.search(source.head) and "median throughput" in source.head else 0.0
+    return 0.97 if _PREFILL.search(source.head) and "median throughput" in source.head else 0.0
 
 
 def _read_batch(source: Source) -> Reading:

@@ -51,7 +51,6 @@ _LOADS = {
     "number of requests": "prompts",
     "average input length (tokens)": "input_len",
     "average output length (tokens)": "output_len",
-    "number of concurrent requests": "concurrency_mean",
 }
 _SETTINGS = {
     "tp size": "tp",
@@ -71,13 +70,17 @@ class _Report:
     facts: Facts = field(default_factory=lambda: Facts(engine="tensorrt-llm"))
     load: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, float | None] = field(default_factory=dict)
+    width: float | None = None
     line: int | None = None
     used: int = 0
 
     def point(self) -> Measurement:
         load = {key: value for key, value in self.load.items() if value is not None}
-        if "concurrency_mean" in load:
-            self.metrics["concurrency_mean"] = load.pop("concurrency_mean")
+        if self.width is not None:
+            self.metrics["concurrency_mean"] = self.width
+        tp, pp = self.facts.settings.get("tp"), self.facts.settings.get("pp")
+        if isinstance(tp, int) and isinstance(pp, int):
+            self.facts.gpu_count = tp * pp
         return Measurement(workload=load, metrics=self.metrics, client=_TOOL, line=self.line)
 
 
@@ -131,6 +134,10 @@ def _report_line(report: _Report, title: str, text: str) -> bool:
         if part["kind"] in _KINDS:
             report.metrics.setdefault(f"{_KINDS[part['kind']]}_{stat}", float(part["v"]))
         return True
+    machine = re.match(r"(.+?), memory [\d.]+ GB", text) if title == "MACHINE DETAILS" else None
+    if machine:
+        report.facts.gpu = machine[1]
+        return True
     if not row or title == "DATASET DETAILS":
         return False
     _report_row(report, title, " ".join(row["label"].lower().split()), row["value"])
@@ -140,7 +147,9 @@ def _report_line(report: _Report, title: str, text: str) -> bool:
 def _report_row(report: _Report, title: str, label: str, value: str) -> None:
     if value in ("None", "N/A"):
         return
-    if label in _LOADS:
+    if label == "number of concurrent requests":
+        report.width = cells.number(value)
+    elif label in _LOADS:
         report.load[_LOADS[label]] = _length(value)
     elif label in _SETTINGS:
         report.facts.settings[_SETTINGS[label]] = _setting(value)
@@ -174,9 +183,9 @@ def _engine_row(facts: Facts, label: str, value: str) -> None:
         facts.gpu = value.split(",", maxsplit=1)[0]
 
 
-def _length(value: str) -> int | float | None:
+def _length(value: Any) -> int | None:
     number = cells.whole(value)
-    return round(number, 1) if isinstance(number, float) else number
+    return number if number is None else round(number)
 
 
 def _setting(value: str) -> Any:
@@ -269,8 +278,8 @@ def _json_point(report: Mapping[str, Any], line: int) -> Measurement:
     metrics |= {"concurrency_mean": float(width)} if isinstance(width, int | float) else {}
     load = {
         "prompts": asked.get("num_requests"),
-        "input_len": cells.whole(asked.get("avg_input_length")),
-        "output_len": cells.whole(asked.get("avg_output_length")),
+        "input_len": _length(asked.get("avg_input_length")),
+        "output_len": _length(asked.get("avg_output_length")),
     }
     load = {key: value for key, value in load.items() if value is not None}
     return Measurement(workload=load, metrics=metrics, client=_TOOL, line=line)
