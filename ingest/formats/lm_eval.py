@@ -121,7 +121,7 @@ def _facts(report: Mapping[str, Any]) -> Facts:
     kind = str(config.get("model") or report.get("model_source") or "")
     return Facts(
         model=str(name) if name else None,
-        engine=kind if names.is_engine(kind) else None,
+        engine=kind if names.known_engine(kind) else None,
         settings={key: given[key] for key in _SETTINGS if key in given},
     )
 
