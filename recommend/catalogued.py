@@ -1,12 +1,13 @@
 """What a release's own option catalog says of a command: flags and values that it will refuse.
 
 Owns findings of the kind ``catalog``. Only a release that the question names and whose options were read is
-judged; a patched build may know more, so a flag that no release has is told, not condemned.
+judged; a patched build may know more, so a flag that no release has is suspect, not condemned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from kb.vocab import options
@@ -22,14 +23,22 @@ def refused(query: Query) -> Iterator[Finding]:
     if version not in options.releases(engine):
         return
     for flag, release, nearest in query.unknown_flags:
+        title = f"{engine} {version} has no {flag}"
         if release:
-            yield _finding(query, f"{engine} {version} has no {flag}", _moved(query, release), _near(nearest))
+            yield _finding(query, title, _moved(query, release), _near(nearest))
+        else:
+            yield replace(
+                _finding(query, title, _NOWHERE, _near(nearest)), verdict="suspect", trust="inferred"
+            )
     for dest, value, offered in options.unknown_values(engine, version, query.settings):
         flag = _flag(query, dest)
         listed = ", ".join(str(one) for one in offered[:12])
         yield _finding(
             query, f"{engine} {version} does not take {flag} {value}", f"It takes: {listed}.", None
         )
+
+
+_NOWHERE = "No catalogued release has this flag; unless the build is patched, its argument parser refuses it."
 
 
 def _moved(query: Query, release: str) -> str:

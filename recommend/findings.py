@@ -164,7 +164,9 @@ def run_row(tried: Tried, date: str | None, side: str, conditions: str) -> Json:
     return {"ref": ref, "kind": "own-run", "side": side, "date": date, "conditions": conditions, "url": None}
 
 
-def own_failure(tried: Tried, ending: Ending, query: Query, roles: Mapping[str, str]) -> Finding:
+def own_failure(
+    tried: Tried, ending: Ending, query: Query, roles: Mapping[str, str], served: Tried | None = None
+) -> Finding:
     """An own failure: of this very configuration, or (with ``roles``) of a kernel that it shares."""
     conflicts = (
         []
@@ -189,11 +191,21 @@ def own_failure(tried: Tried, ending: Ending, query: Query, roles: Mapping[str, 
         cause=ending.cause or ending.text or "",
         signature=ending.signature,
         applies_to={"arch": query.arch, "inherited": False, "because": [text], "roles": dict(roles)},
+        instead=_as_served(served, tried, query) if served else dict(remedy.NONE_KNOWN),
         evidence=(run_row(tried, ending.date, "against", ending.text or ""),),
         conflicts=tuple(conflicts),
         trust="own",
         weight=(9, ending.n),
     )
+
+
+def _as_served(served: Tried, failed: Tried, query: Query) -> Json:
+    """The remedy of running what served here, as the difference from what failed."""
+    take, leave = own.changes(served, failed, query)
+    run = served.runs[0] if served.runs else served.key
+    text = f"as {run}, which served" + (f"; leave out {', '.join(leave)}" if leave else "")
+    row = {"settings": take, "flags": remedy.flags(query, take), "text": text, "cites": [run]}
+    return {key: value for key, value in row.items() if value}
 
 
 def own_success(tried: Tried, date: str | None, stage: str | None, query: Query) -> Finding:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kb.model import STAGES, Ending, Tried
-from kb.vocab import engines, models
+from kb.vocab import engines, models, options
 from recommend.dimensions import plain
 from recommend.question import Query
 from recommend.recorded import query_of
@@ -76,8 +76,34 @@ def same(tried: Tried, query: Query) -> bool:
         and (version == query.engine_version or version is None)
         and _agree(tried.hardware.count, query.hardware.count)
         and same_model(tried, query)
-        and telling(backend.settings, backend.engine) == telling(query.settings, query.engine)
+        and _same_settings(tried, query)
         and _switches(backend.environment) == _switches(query.environment)
+    )
+
+
+def _same_settings(tried: Tried, query: Query) -> bool:
+    """The same choices, leaving aside defaults and what a log shows that an engine chose by itself."""
+    engine, version = query.engine or "", query.engine_version
+    asked, ran = telling(query.settings, engine), telling(tried.backend.settings, engine)
+    for key in asked.keys() | ran.keys():
+        default = _default(engine, version, key)
+        if key in asked and asked[key] != ran.get(key, plain(default)):
+            return False
+        if key not in asked and not (default is None and _is_no_kernel(key, ran[key], query)):
+            return False
+    return True
+
+
+def _default(engine: str, version: str | None, key: str) -> Any:
+    """A setting's literal default; None where the engine chooses."""
+    found = options.option(engine, version, key) if engine in engines.ENGINES else None
+    default = found.default if found else "unknown"
+    return None if isinstance(default, Mapping) or default == "auto" else default
+
+
+def _is_no_kernel(key: str, value: str, query: Query) -> bool:
+    return not engines.roles_of(
+        query.engine, query.engine_version, {key: value}, {}, query.arch, query.quantization
     )
 
 
@@ -146,6 +172,39 @@ def proven_roles(tried: Tried, query: Query) -> tuple[str, ...]:
         return ()
     ran = {**tried.backend.requested, **tried.backend.resolved}
     return tuple(role for role, kernel in ran.items() if query.kernel(role) == kernel)
+
+
+def served_instead(tried: Iterable[Tried], failed: Tried, query: Query) -> Tried | None:
+    """The own configuration nearest to a failed one that served: same model, engine and architecture."""
+    ran = telling(failed.backend.settings, failed.backend.engine)
+
+    def distance(one: Tried) -> int:
+        return len(set(telling(one.backend.settings, one.backend.engine).items()) ^ set(ran.items()))
+
+    alike = [
+        one
+        for one in tried
+        if one.hardware.arch == failed.hardware.arch
+        and one.backend.engine == failed.backend.engine
+        and same_model(one, query)
+        and next(successes(one), None)
+        and not next(failures(one), None)
+    ]
+    return min(alike, key=distance, default=None)
+
+
+def changes(good: Tried, failed: Tried, query: Query) -> tuple[dict[str, Any], list[str]]:
+    """Settings to take from a configuration that served, and those of the failed one to leave out."""
+    engine, version = query.engine or "", query.engine_version
+    to, of = good.backend.settings, failed.backend.settings
+    told = telling(to, good.backend.engine), telling(of, failed.backend.engine)
+    take = {
+        key: to[key]
+        for key, value in told[0].items()
+        if told[1].get(key) != value
+        and (_default(engine, version, key) is not None or not _is_no_kernel(key, value, query))
+    }
+    return take, [key for key in told[1] if key not in told[0]]
 
 
 def vetoes_role(tried: Tried, ending: Ending, query: Query) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from kb import versions
 from kb.model import Tried
 from kb.vocab.engines import role_names
-from recommend import memory, own, remedy
+from recommend import arithmetic, own, remedy
 from recommend.catalogued import refused
 from recommend.findings import (
     TRUST,
@@ -77,14 +77,16 @@ def judge(query: Query, evidence: Evidence) -> Verdict:
         name[6:] for _, found in matched if found.sure for name in found.met if name.startswith("roles.")
     }
     spoken |= {role for tried in evidence.tried for role in own.proven_roles(tried, query)}
-    estimate = memory.fit(query)
+    estimate = arithmetic.fit(query)
     findings = [
         *_of_records(matched, query, evidence),
         *_of_runs(query, evidence),
         *refused(query),
-        *unmet(query, {one for role in spoken for one in role_names(role)}),
-        *memory.too_large(query, estimate),
+        *arithmetic.too_large(query, estimate),
+        *arithmetic.too_many_ranks(query),
     ]
+    if all(found.verdict != "known-bad" for found in findings):
+        findings += unmet(query, {one for role in spoken for one in role_names(role)})
     findings.sort(key=_strength)
     findings = [_with_tested(found, query, evidence) for found in findings[:_TESTED]] + findings[_TESTED:]
     verdict = _word(findings, query)
@@ -270,6 +272,7 @@ def _of_runs(query: Query, evidence: Evidence) -> Iterator[Finding]:
         for ending in own.failures(tried):
             roles = {} if exact else own.vetoes_role(tried, ending, query)
             if exact or roles:
-                yield own_failure(tried, ending, query, roles)
+                served = own.served_instead(evidence.tried, tried, query)
+                yield own_failure(tried, ending, query, roles, served)
         if exact and (good := next(own.successes(tried), None)):
             yield own_success(tried, good.date, good.stage, query)

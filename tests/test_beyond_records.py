@@ -13,7 +13,7 @@ from kb.cli import main
 from kb.cli.check import question
 from kb.evidence import Evidence
 from kb.vocab import engines
-from recommend import memory, requirements
+from recommend import arithmetic, requirements
 from recommend.query import ask
 from recommend.veto import Finding, judge
 
@@ -55,6 +55,13 @@ def test_where_a_record_speaks_the_requirement_is_silent() -> None:
     assert [one.kind for one in found] == ["record"]
 
 
+def test_a_requirement_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["explain", "requirement:deepgemm"])
+    assert not exit_.value.code
+    assert "sm80" in capsys.readouterr().out
+
+
 def test_the_requirements_use_known_words() -> None:
     for row in requirements.rows():
         assert all(engines.is_known(role, row["kernel"]) for role in row["roles"]), row["kernel"]
@@ -76,8 +83,16 @@ def test_a_value_that_the_release_does_not_offer_is_refused() -> None:
     assert "warp_drive" in found[0].title
 
 
-def test_what_no_release_knows_is_told_not_condemned() -> None:
-    assert findings("--gpu h100 --engine vllm==0.10.2 -- vllm serve m --warp-drive 9") == ()
+def test_a_flag_that_no_release_knows_is_suspect_not_condemned() -> None:
+    (found,) = findings("--gpu h100 --engine vllm==0.10.2 -- vllm serve m --warp-drive 9")
+    assert (found.kind, found.verdict, found.effect) == ("catalog", "suspect", "refused")
+
+
+def test_more_ranks_than_gpus_are_refused() -> None:
+    (found,) = findings("--gpu h100 --gpus 2 --engine vllm==0.20.0 --set tensor_parallel_size=4")
+    assert (found.effect, found.signature) == ("refused", "world-size")
+    assert findings("--gpu h100 --gpus 4 --engine vllm==0.20.0 --set tensor_parallel_size=4") == ()
+    assert findings("--gpu h100 --gpus 2 --engine sglang==0.5.14 --set tp_size=4 --set nnodes=2") == ()
 
 
 def test_weights_that_cannot_fit_are_out_of_memory() -> None:
@@ -103,14 +118,14 @@ def test_what_may_fit_is_left_alone(check: str) -> None:
 
 
 def test_the_memory_estimate_has_bounds_and_a_formula() -> None:
-    estimate = memory.fit(ask(question("--gpu h200 --gpus 8 --model deepseek-v3 --quantization fp8")))
+    estimate = arithmetic.fit(ask(question("--gpu h200 --gpus 8 --model deepseek-v3 --quantization fp8")))
     assert estimate
     low, high = estimate["weights_gib"]["low"], estimate["weights_gib"]["high"]
     # 671 billion parameters in about a byte each, on eight GPUs
     assert 38 < low <= high < 90
     assert estimate["tokens"]["low"] <= estimate["tokens"]["high"]
     assert "bits" in estimate["formula"]
-    assert memory.fit(ask(question("--gpu sm90 --gpus 8 --model deepseek-v3"))) is None
+    assert arithmetic.fit(ask(question("--gpu sm90 --gpus 8 --model deepseek-v3"))) is None
 
 
 def test_a_remedy_that_is_known_bad_itself_comes_last() -> None:

@@ -313,6 +313,20 @@ def test_an_own_failure_vetoes_that_very_configuration() -> None:
     assert verdict(COMMAND + " --set page_size=64", tried=(ran(ended("crash")),))[0] == "no-known-problem"
 
 
+def test_an_own_failure_names_what_served_instead() -> None:
+    bad, good = ran(ended("crash"), page_size=64), ran(ended("ok"), attention_backend="triton")
+    _, findings = verdict(COMMAND + " --set page_size=64", tried=(bad, good))
+    assert findings[0].instead["settings"] == {"attention_backend": "triton"}
+    assert "leave out page_size" in findings[0].instead["text"]
+
+
+def test_what_an_engine_chose_by_itself_makes_no_other_configuration() -> None:
+    noted = ran(ended("ok", "unknown"), chunked_prefill_size=8192, page_size=1, trust_remote_code=True)
+    assert verdict(COMMAND, tried=(noted,))[0] == "known-good"
+    other = ran(ended("ok", "unknown"), attention_backend="triton")
+    assert verdict(COMMAND, tried=(other,))[0] == "no-known-problem"
+
+
 def test_a_fault_of_the_environment_speaks_against_no_backend() -> None:
     assert verdict(COMMAND, tried=(ran(ended("refused", "environment")),))[0] == "no-known-problem"
     assert verdict(COMMAND, tried=(ran(ended("killed", "harness")),))[0] == "no-known-problem"

@@ -67,7 +67,13 @@ def explain(
         raise KbctlError("explain what?", tip="kbctl explain ID, or --gpu G --why-not moe=trtllm-gen")
     from kb.knowledge import load
 
-    told = _record(load(records or ()).records, name) or _run(name, store) or _gate(name) or _nothing(name)
+    told = (
+        _record(load(records or ()).records, name)
+        or _run(name, store)
+        or _gate(name)
+        or _requirement(name)
+        or _nothing(name)
+    )
     if as_json:
         print_json(told[0])
     else:
@@ -131,6 +137,21 @@ def _gate(name: str) -> Told | None:
     lines += [f"  else      {gate.otherwise}"] if gate.otherwise else []
     lines += [f"  note      {gate.note}"] if gate.note else []
     return {"schema": "kbctl.explain/1", "kind": "gate", **asdict(gate)}, lines
+
+
+def _requirement(name: str) -> Told | None:
+    from recommend import requirements
+
+    kind, colon, kernel = name.partition(":")
+    rows = [one for one in requirements.rows() if colon and kind == "requirement" and one["kernel"] == kernel]
+    if not rows:
+        return None
+    lines = [f"{name}: where {kernel} has no code, as its own source says"]
+    for one in rows:
+        where = ", ".join(one["lacks"]) or f"GPUs of other vendors than {one['vendor']}"
+        lines += ["", f"  roles     {', '.join(one['roles'])}", f"  not on    {where}"]
+        lines += [f"  why       {one['cause']}", f"  read in   {one['ref']}"]
+    return {"schema": "kbctl.explain/1", "kind": "requirement", "kernel": kernel, "rows": rows}, lines
 
 
 def _nothing(name: str) -> Told:

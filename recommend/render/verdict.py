@@ -16,6 +16,7 @@ from recommend.veto import Verdict
 
 Json = dict[str, Any]
 _SHOWN = 3
+_EXPLAINED = ("record", "own-run", "requirement")
 _EFFECTS = {
     "wrong_output": "wrong output",
     "accuracy_loss": "loss of accuracy",
@@ -156,14 +157,16 @@ def finding_lines(found: Finding) -> Iterator[str]:
     yield from row("missing", "; ".join(found.missing))
     yield from rows("evidence", [evidence_text(one) for one in found.evidence[:4]])
     yield from rows("but", [evidence_text(one) for one in found.conflicts[:4]])
-    yield from row("trust", f"{found.trust}, {found.status}; all of it: kbctl explain {found.record}")
+    more = f"; all of it: kbctl explain {found.record}" if found.kind in _EXPLAINED else ""
+    yield from row("trust", f"{found.trust}, {found.status}{more}")
 
 
 def here(found: Finding) -> str:
     """Why it speaks about this question."""
     applies = found.applies_to
     roles = [f"{role} = {kernel}" for role, kernel in (applies.get("roles") or {}).items()]
-    others = [name for name in applies.get("because") or () if not name.startswith("roles.")]
+    because = () if found.kind == "own-run" and roles else applies.get("because") or ()
+    others = [name for name in because if not name.startswith("roles.")]
     arch = f"{applies.get('arch')}{' (inherited from its sibling)' if applies.get('inherited') else ''}"
     named = [
         name.replace("settings.", "").replace("_", " ") for name in others if name not in ("arch", "engine")
