@@ -6,10 +6,11 @@ Owns the shape of a compiled record. Must not read files; runs only when records
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kb.records import Condition, EvidenceOf, Instead, Match, Range, Record
+from kb.vocab import models
 from kb.words import canonical_kernel
 
 Json = dict[str, Any]
@@ -89,16 +90,37 @@ def conditions(match: Match) -> Iterator[tuple[str, str | None, Condition]]:
 
 
 def _match(match: Match) -> Json:
-    rows = [[name, key, _condition(name, one)] for name, key, one in conditions(match)]
+    rows = [[name, key, _condition(name, key, one)] for name, key, one in conditions(match)]
     divides = {} if match.divides is None else {"divides": match.divides.model_dump()}
     return {"when": rows, "mirror": list(match.mirror)} | divides
 
 
-def _condition(name: str, condition: Condition) -> Json:
+def _condition(name: str, key: str | None, condition: Condition) -> Json:
     row = condition.model_dump(mode="json", exclude_none=True, by_alias=True)
-    if name != "roles":
+    canonical = _CANONICAL.get((name, key)) or (_CANONICAL.get((name, None)) if name == "roles" else None)
+    if canonical is None:
         return row
-    return {key: [canonical_kernel(str(one)) for one in value] for key, value in row.items()}
+    return {
+        how: [word for one in value for word in canonical(str(one))] if isinstance(value, list) else value
+        for how, value in row.items()
+    }
+
+
+def _family(name: str) -> list[str]:
+    found = models.family_of(name)
+    return [found] if found else [name]
+
+
+def _model_id(name: str) -> list[str]:
+    entry = models.find_model(name)
+    return [entry.id, name] if entry and entry.id != name else [name]
+
+
+_CANONICAL: dict[tuple[str, str | None], Callable[[str], list[str]]] = {
+    ("roles", None): lambda name: [canonical_kernel(name)],
+    ("model", "family"): _family,
+    ("model", "id"): _model_id,
+}
 
 
 def _instead(one: Instead) -> Json:

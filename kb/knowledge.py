@@ -23,7 +23,7 @@ from kb.errors import KbctlError
 
 Json = dict[str, Any]
 _KEPT = 12
-FORM = 3  # raised when the compiled form changes
+FORM = 4  # raised when the compiled form changes
 
 _HERE = Path(__file__).resolve().parent
 
@@ -100,7 +100,10 @@ def _stamp(folder: Path) -> str:
             if entry.name.endswith(".md"):
                 status = entry.stat()
                 rows.append(f"{entry.name}\0{status.st_size}\0{status.st_mtime_ns}")
-    code = [str((_HERE / name).stat().st_mtime_ns) for name in ("records.py", "compiled.py")]
+    code = [
+        str((_HERE / name).stat().st_mtime_ns)
+        for name in ("records.py", "compiled.py", "vocab/models.json", "vocab/kernels.json")
+    ]
     return hashlib.blake2b("\n".join([*sorted(rows), *code]).encode(), digest_size=12).hexdigest()
 
 

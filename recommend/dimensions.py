@@ -138,11 +138,6 @@ def _model(query: Query, key: str | None, condition: Condition) -> Answer:
 def _of_model(key: str, condition: Condition, values: tuple[Any, ...]) -> bool | None:
     if key == "id":
         return _named(condition, values)
-    if key == "family":
-        wanted = {
-            name: [models.family_of(str(one)) or one for one in rows] for name, rows in condition.items()
-        }
-        return holds(wanted, values) or holds(condition, values)
     dashed = {
         name: [_dashed(one) for one in rows] if isinstance(rows, list) else rows
         for name, rows in condition.items()
@@ -162,11 +157,8 @@ def _named(condition: Condition, values: tuple[Any, ...]) -> bool:
 
 
 def _same_model(wanted: str, values: tuple[Any, ...]) -> bool:
-    entry = models.find_model(wanted)
     bare = models.canonical_name(wanted)
-    return (entry is not None and entry.id == values[0]) or any(
-        bare in models.canonical_name(str(one)) for one in values
-    )
+    return wanted == values[0] or any(bare in models.canonical_name(str(one)) for one in values)
 
 
 def _ids(query: Query) -> tuple[Any, ...] | None:

@@ -41,20 +41,16 @@ class Matched:
 
 def match(record: Json, query: Query) -> Matched | None:
     """How a compiled record matches, or None where it does not."""
+    hits = [found for one in record["matches"] if (found := _alternative(one, query))]
+    if not hits:
+        return None
     state, unversioned = in_range(record, query)
     if state is False:
         return None
-    best: Matched | None = None
-    for alternative in record["matches"]:
-        found = _alternative(alternative, query)
-        if found is None:
-            continue
-        if state is None:
-            found = replace(
-                found, sure=False, missing=found.missing + unversioned, unnamed=_unnamed(record, query)
-            )
-        if best is None or _rank(found) < _rank(best):
-            best = found
+    best = min(hits, key=_rank)
+    if state is None:
+        missing = best.missing + unversioned
+        return replace(best, sure=False, missing=missing, unnamed=_unnamed(record, query))
     return best
 
 

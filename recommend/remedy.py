@@ -175,7 +175,7 @@ def _against(one: Json, query: Query, bad: Iterable[Json]) -> str | None:
             for block in record["matches"]
             for name, key, _ in block["when"]
         )
-        if mentions and (hit := match(record, then)) and hit.sure and not match(record, query):
+        if mentions and (hit := match(record, then)) and hit.sure:
             return f"{record['id']} speaks against it: {record['title']}"
     return None
 

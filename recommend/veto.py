@@ -88,7 +88,9 @@ def judge(query: Query, evidence: Evidence) -> Verdict:
     if all(found.verdict != "known-bad" for found in findings):
         findings += unmet(query, {one for role in spoken for one in role_names(role)})
     findings.sort(key=_strength)
-    findings = [_with_tested(found, query, evidence) for found in findings[:_TESTED]] + findings[_TESTED:]
+    spoke = {record["id"] for record, _ in matched}
+    others = [record for record in evidence.records if record["id"] not in spoke]
+    findings = [_with_tested(found, query, others) for found in findings[:_TESTED]] + findings[_TESTED:]
     verdict = _word(findings, query)
     missing = tuple(dict.fromkeys(one for found in findings for one in found.missing))
     return Verdict(
@@ -103,13 +105,13 @@ def judge(query: Query, evidence: Evidence) -> Verdict:
     )
 
 
-def _with_tested(found: Finding, query: Query, evidence: Evidence) -> Finding:
+def _with_tested(found: Finding, query: Query, others: Sequence[Json]) -> Finding:
     """The finding with remedies that are known-bad themselves put last and marked."""
     if found.verdict == "known-good" or "none" in found.instead:
         return found
     first = {key: value for key, value in found.instead.items() if key != "others"}
     options = [first, *(found.instead.get("others") or ())]
-    return replace(found, instead=remedy.instead(remedy.tested(options, query, evidence.records)))
+    return replace(found, instead=remedy.instead(remedy.tested(options, query, others)))
 
 
 _TESTED = 3
