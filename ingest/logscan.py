@@ -17,6 +17,7 @@ from ingest import prefixes
 from ingest.events import Bulk, Event, Grammar, apply
 from ingest.inlog import BenchmarkTable
 from ingest.logline import Line, split
+from ingest.skim import without_marked
 from ingest.sources import Source
 from ingest.tracebacks import Finding, Tracebacks
 from kb.symptoms import table
@@ -26,8 +27,8 @@ DIGITS = b"0123456789"
 MAX_SHAPES = 50_000
 MAX_SAMPLES = 20_000
 MAX_ALIKE = 200
-FULL_CHUNKS = 6
-SAMPLES_PER_CHUNK = 1500
+SAMPLES_FIRST = 4000
+SAMPLES_PER_CHUNK = 128
 UNKNOWN_EXAMPLES = 5
 
 
@@ -63,6 +64,7 @@ class _Scanner:
         self._wrappers = source.wrappers
         self._errors = Tracebacks(table())
         self._readers = [BenchmarkTable(), *(one() for one in grammar.readers)]
+        self._markers = [one.marker for one in grammar.bulk]
         self._dull: dict[bytes, bool] = {}
         self._alike: Counter[tuple[str, bytes]] = Counter()
         self._samples: list[Event] = []
@@ -74,12 +76,9 @@ class _Scanner:
         self.result = Scan()
 
     def run(self) -> Scan:
-        markers = [one.marker for one in self._grammar.bulk]
         for first, lines in self._source.chunks(LINE_LIMIT):
             self.result.total += len(lines)
-            rest = list(enumerate(lines, first))
-            for marker in markers:
-                rest = [one for one in rest if marker not in one[1]]
+            rest = without_marked(first, lines, self._markers)
             if len(rest) < len(lines):
                 self._bulk(first, lines)
                 self.result.understood += len(lines) - len(rest)
@@ -161,7 +160,8 @@ class _Scanner:
             self.result.events.append(event)
 
     def _bulk(self, first: int, lines: list[bytes]) -> None:
-        stride = 1 if self._chunks < FULL_CHUNKS else max(1, len(lines) // SAMPLES_PER_CHUNK)
+        wanted = SAMPLES_PER_CHUNK if self._chunks else SAMPLES_FIRST
+        stride = len(lines) // wanted | 1  # odd, so that lines of a fixed rhythm are all met
         for at in range(0, len(lines), stride):
             raw = lines[at]
             for kind in self._grammar.bulk:

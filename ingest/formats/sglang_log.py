@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ingest.assemble import read_log
-from ingest.events import Bulk, Grammar, Values, number, rule, step
+from ingest.events import Bulk, Grammar, Values, rule, step
 from ingest.formats import Format
 from ingest.pyrepr import parse_mapping
 from ingest.serverlog import ACCESS, COMMON_RULES, marks
@@ -30,25 +30,19 @@ def _arguments(found: re.Match[str]) -> Values | None:
 
 def batch(text: str) -> Values | None:
     """One Decode or Prefill batch line: measured throughput of its window, and how full the engine was."""
-    at = text.find(" batch")
-    kind = "decode" if text[at - 6 : at] == "Decode" else "prefill"
+    is_decode = "Decode batch" in text
     metrics: dict[str, float] = {}
-    workload: dict[str, float] = {"phase": kind}  # type: ignore[dict-item]
-    for part in text[at:].split(","):
-        name, _, value = part.rpartition(": ")
-        key = _BATCH_KEYS.get(name.split("] ")[-1].strip(" .,"))
-        parsed = number(value) if key else None
-        if key and parsed is not None:
-            (workload if key in _LOAD_KEYS else metrics)[key] = parsed
-    if kind == "prefill":
-        metrics.pop("output_tok_s", None)
+    workload: dict[str, float] = {}
+    for name, value in _PAIR.findall(text, text.find(" batch")):
+        key = _BATCH_KEYS.get(name)
+        if key is not None and (is_decode or key != "output_tok_s"):
+            (workload if key in _LOAD_KEYS else metrics)[key] = float(value)
     return {"metrics": metrics, "workload": workload} if metrics else None
 
 
+_PAIR = re.compile(r"[,.\]] ?([#a-zA-Z][\w #()/.-]{2,40}): (-?\d+(?:\.\d+)?)(?=,|$|\s)")
 _BATCH_KEYS = {
     "#running-req": "concurrency",
-    "batch. #running-req": "concurrency",
-    "batch, #running-req": "concurrency",
     "#queue-req": "queued",
     "token usage": "kv_usage",
     "full token usage": "kv_usage",
