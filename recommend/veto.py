@@ -185,13 +185,17 @@ def _by_default(record: Json, found: Matched, query: Query) -> bool:
 def _bears(record: Json, found: Matched, query: Query) -> bool:
     """Whether a bad record that matches is a finding, and not only advice.
 
-    One report whose trigger is a setting that everyone has by default is advice.
+    One report whose trigger is a setting that everyone has by default is advice; so is a slowness of defaults
+    that was only inferred.
     """
     if not found.sure:
         return _worth_suspecting(record, found)
+    trust = trust_of(record, inherited=found.inherited)
+    if trust not in ("reported", "inferred") or not _by_default(record, found, query):
+        return True
     triggers = [name for name in found.met if name.partition(".")[0] in ("settings", "env")]
-    alone = trust_of(record, inherited=found.inherited) in ("reported", "inferred")
-    return not (triggers and alone and _by_default(record, found, query))
+    mild = trust == "inferred" and record["outcomes"][0]["effect"] == "slow"
+    return not triggers and not mild
 
 
 def _worth_suspecting(record: Json, found: Matched) -> bool:
@@ -237,7 +241,7 @@ def _advice(matched: Sequence[Pair], query: Query) -> Iterator[Json]:
             "record": record["id"],
             "title": record["title"],
             "effect": record["outcomes"][0]["effect"],
-            "if": list(found.missing) or ["seen once, with default settings"],
+            "if": list(found.missing) or ["seen once with default settings, or only inferred"],
         }
 
 

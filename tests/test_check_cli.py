@@ -204,3 +204,20 @@ def test_a_check_costs_little_cpu() -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         used.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
     assert min(used) < 0.5, f"{min(used):.3f} s CPU; the target is 0.2 s on an idle core"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        BAD,
+        "",
+        "--gpu h100 --gpus 1 --model deepseek-v3 --engine vllm==0.10.2 -- vllm serve m --moe-backend x",
+        "--gpu 'RTX PRO 6000' --gpus 8 --model glm5-nvfp4 --engine sglang==0.5.14",
+        "--gpu a100 --role moe=aiter --set a=b",
+    ],
+)
+def test_json_keeps_its_schema(capsys: pytest.CaptureFixture[str], line: str) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((Path(__file__).parents[1] / "docs" / "schemas" / "check.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(answer(capsys, line)[1], schema)
