@@ -85,7 +85,7 @@ def to_number(text: str, role: str, factor: float = 1.0, decimal: str = ".") -> 
     value = float(found[1])
     if found[2]:
         factor = unit_factor(role, found[2])
-    if value >= _BLANK[2] or _BLANK[1] <= value <= _BLANK[1] + 15 or value == _BLANK[0]:
+    if abs(value) >= _BLANK[2] or _BLANK[1] <= value <= _BLANK[1] + 15 or value == _BLANK[0]:
         return None
     return value * factor
 

@@ -60,6 +60,8 @@ def broken(answer: Mapping[str, Any]) -> str | None:
     One token over and over is broken where it is the one that NaN logits give (the first of the vocabulary);
     else a model may loop by itself, which ``repeats`` tells. Odd wording is not broken.
     """
+    if answer.get("broken"):
+        return str(answer["broken"])
     logprobs = answer.get("logprobs") or []
     if any(isinstance(one, float) and math.isnan(one) for one in logprobs):
         return "its log-probabilities are NaN"

@@ -108,3 +108,14 @@ def test_garbage_is_told() -> None:
     probe = read_source(Source(SAMPLES / "garbage.jsonl")).extra["probe"]
     assert probe["broken"] == 2
     assert all("NaN" in one["broken"] for one in probe["answers"])
+
+
+def test_nan_is_told_and_not_stored() -> None:
+    item = (
+        '{"request": {"prompt": "x"}, "response": {"object": "text_completion", "choices": [{"text": "a b", '
+    )
+    item += '"logprobs": {"tokens": ["a", "b"], "token_logprobs": [NaN, NaN]}}]}}'
+    (told,) = read_source(Source(Path("p.json"), raw=item.encode())).extra["probe"]["answers"]
+    assert told["broken"] == "its log-probabilities are NaN"
+    assert told["logprobs"] == [None, None]
+    assert broken(told)

@@ -91,7 +91,7 @@ class _Counters:
         """One sample; a later one of the same labels replaces it, as the next scrape does."""
         self.lines += 1
         prefix = next((one for one in _ENGINES if sample.name.startswith(one)), None)
-        if prefix is None or math.isnan(sample.value):
+        if prefix is None or not math.isfinite(sample.value):
             return
         self.engine = self.engine or _ENGINES[prefix]
         name = sample.name.removeprefix(prefix)

@@ -17,7 +17,7 @@ from kb.model import Problem, Reading
 _LINK = re.compile(r"^\s+Link (\d+): (?:(<?inactive>?)|([\d.]+) GB/s)\s*$", re.IGNORECASE)
 _NONE = re.compile(
     r"^(?:Device does not have or support Nvlink|NVML: Unable to retrieve Nvlink .*|"
-    r"Nvlink queries are not supported .*)$",
+    r"Nvlink queries are not supported .*|Link \d+, .*: .*|Link \d+: .* (?:Errors?|Data|Throughput).*)$",
     re.IGNORECASE,
 )
 
@@ -46,7 +46,7 @@ def read(source: Source) -> Reading:
         elif link and gpus:
             _add(gpus[-1], link)
         elif _NONE.match(line.strip()) and gpus:
-            gpus[-1]["says"] = line.strip()
+            gpus[-1]["says"] = gpus[-1]["says"] or line.strip()
         else:
             odd += 1
             problems.append(Problem(line=number, what=f"says nothing about a link: {line.strip()[:100]}"))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -177,7 +178,7 @@ def _digest(request: Mapping[str, Any], item: Mapping[str, Any], found: dict[str
         "runner_up_gap": _useful([_rounded(one) for one in found.get("runner_up_gap") or ()]),
     }
     whole = answer | {"text": text}
-    answer |= {"broken": broken(whole), "repeats": repeats(whole)}
+    answer |= {"broken": broken(whole), "repeats": repeats(whole), "logprobs": _finite(answer["logprobs"])}
     return {key: value for key, value in answer.items() if value is not None}
 
 
@@ -191,6 +192,12 @@ def _prompt(request: Mapping[str, Any]) -> str | None:
             return str(request[key])
     messages = request.get("messages")
     return json.dumps(messages, ensure_ascii=False) if isinstance(messages, list) else None
+
+
+def _finite(values: Any) -> list[float | None] | None:
+    """The same with NaN and infinities as None: what is stored must be JSON."""
+    told = values if isinstance(values, list) else []
+    return [one if one is not None and math.isfinite(one) else None for one in told] or None
 
 
 def _list(value: Any) -> list[Any] | None:

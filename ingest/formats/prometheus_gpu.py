@@ -5,6 +5,7 @@ Owns their metric names. One scrape is one sample of each card; several scrapes 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -181,6 +182,8 @@ class _Scrapes:
 
     def _sample(self, card: str, sample: Sample) -> None:
         self._inform(card, sample)
+        if not math.isfinite(sample.value):
+            return
         reason = _reason(sample.name)
         if reason:
             self._reasons[card][reason] = int(sample.value > 0)
@@ -202,7 +205,7 @@ class _Scrapes:
             word = next((labels[name] for name in names if known(labels.get(name))), None)
             if word:
                 info.setdefault(key, word)
-        if sample.name == "nvidia_smi_index":
+        if sample.name == "nvidia_smi_index" and math.isfinite(sample.value):
             info["index"] = str(int(sample.value))
 
 
