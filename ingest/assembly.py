@@ -135,7 +135,7 @@ def _wanted(store: Store, runs: Sequence[Assembled], places: Sequence[str]) -> l
 
 
 def _digests(store: Store) -> dict[str, str]:
-    return dict(store.rows("SELECT run, md5(experiment) FROM run"))
+    return dict(store.rows("SELECT run, digest FROM run"))
 
 
 def _change(before: dict[str, str], after: dict[str, str]) -> Change:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kb.errors import KbctlError
 from kb.model import Backend, Ending, Hardware, Model, Point, Tried
 
-FORMAT = 1
+FORMAT = 2
 MOST_ROWS = (300, 100)  # of the nearest kind, and of each other; what is left out is older or further away
 SIBLINGS: tuple[frozenset[str], ...] = (
     frozenset({"sm120", "sm121"}),
@@ -28,13 +30,49 @@ SIBLINGS: tuple[frozenset[str], ...] = (
 )
 _SCHEMA = """
 CREATE TABLE stamp (format INTEGER, runs INTEGER, made_from TEXT);
-CREATE TABLE tried (key TEXT, arch TEXT, family TEXT, bad INTEGER, date TEXT, packed BLOB);
-CREATE TABLE run (run TEXT PRIMARY KEY, packed BLOB) WITHOUT ROWID;
-"""
-_INDEXES = """
+CREATE TABLE tried (key TEXT PRIMARY KEY, arch TEXT, family TEXT, bad INTEGER, date TEXT, packed BLOB);
+CREATE TABLE run (run TEXT PRIMARY KEY, key TEXT, digest TEXT, packed BLOB);
 CREATE INDEX tried_by_arch ON tried (arch, family, bad DESC, date DESC);
-CREATE INDEX tried_by_family ON tried (family, arch);
+CREATE INDEX tried_by_family ON tried (family, bad DESC, date DESC);
+CREATE INDEX run_by_state ON run (run, key, digest);
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What the snapshot was told of a run: the key that it is folded under (empty: none), and its digest."""
+
+    key: str
+    digest: str
+
+
+class Draft:
+    """A snapshot that is being written, before it takes the place of the old one."""
+
+    def __init__(self, base: sqlite3.Connection) -> None:
+        self.base = base
+
+    def put_tried(self, tried: Iterable[Tried]) -> None:
+        """Add or replace folded configurations."""
+        self.base.executemany("INSERT OR REPLACE INTO tried VALUES (?, ?, ?, ?, ?, ?)", map(_row, tried))
+
+    def drop_tried(self, keys: Iterable[str]) -> None:
+        """Remove folded configurations."""
+        self.base.executemany("DELETE FROM tried WHERE key = ?", ((one,) for one in keys))
+
+    def put_runs(self, runs: Iterable[tuple[Mapping[str, Any], str, str]]) -> None:
+        """Add or replace runs: (detail as JSON values with a ``run`` id, key, digest)."""
+        rows = ((detail["run"], key, digest, _pack(detail)) for detail, key, digest in runs)
+        self.base.executemany("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", rows)
+
+    def drop_runs(self, runs: Iterable[str]) -> None:
+        """Remove runs."""
+        self.base.executemany("DELETE FROM run WHERE run = ?", ((one,) for one in runs))
+
+    def stamp(self, count: int, made_from: str) -> None:
+        """Say how many runs the snapshot is of, and which state of the store."""
+        self.base.execute("DELETE FROM stamp")
+        self.base.execute("INSERT INTO stamp VALUES (?, ?, ?)", (FORMAT, count, made_from))
 
 
 def path_of(store: Path) -> Path:
@@ -42,29 +80,61 @@ def path_of(store: Path) -> Path:
     return store.with_name(store.name + ".snapshot")
 
 
-def write(
-    store: Path, tried: Iterable[Tried], details: Iterable[Mapping[str, Any]] = (), made_from: str = ""
-) -> None:
-    """Replace the snapshot of a store; ``details`` are JSON objects with a ``run`` id each.
+@contextmanager
+def rewriting(store: Path, *, keep: bool = False) -> Iterator[Draft]:
+    """A draft that replaces the snapshot of a store when the block ends well.
 
-    ``made_from`` names the state of the store. Raises OSError where the folder cannot be written.
+    ``keep`` starts from the old one. Raises OSError where the folder cannot be written.
     """
     target = path_of(store)
     fresh = target.with_name(f"{target.name}.{os.getpid()}.new")
     fresh.unlink(missing_ok=True)
     try:
+        if keep:
+            shutil.copyfile(target, fresh)
         with closing(sqlite3.connect(fresh)) as base:
-            base.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _SCHEMA)
-            base.executemany("INSERT INTO tried VALUES (?, ?, ?, ?, ?, ?)", map(_row, tried))
-            count = base.executemany(
-                "INSERT OR REPLACE INTO run VALUES (?, ?)", map(_detail, details)
-            ).rowcount
-            base.execute("INSERT INTO stamp VALUES (?, ?, ?)", (FORMAT, max(count, 0), made_from))
-            base.executescript(_INDEXES)
+            base.executescript(
+                "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + ("" if keep else _SCHEMA)
+            )
+            yield Draft(base)
             base.commit()
         fresh.replace(target)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def write(
+    store: Path, tried: Iterable[Tried], details: Iterable[Mapping[str, Any]] = (), made_from: str = ""
+) -> None:
+    """Replace the snapshot of a store as a whole; ``details`` are JSON objects with a ``run`` id each."""
+    with rewriting(store) as draft:
+        draft.put_tried(tried)
+        draft.put_runs((one, "", "") for one in details)
+        count = draft.base.execute("SELECT count(*) FROM run").fetchone()[0]
+        draft.stamp(count, made_from)
+
+
+def packed_runs(store: Path) -> dict[str, Packed]:
+    """run -> what the snapshot was told of it; empty where there is no snapshot to build on."""
+    try:
+        with _opened(store) as base:
+            rows = base.execute("SELECT run, key, digest FROM run").fetchall() if base else []
+    except KbctlError:
+        return {}
+    return {run: Packed(key, digest) for run, key, digest in rows}
+
+
+def touch(store: Path) -> None:
+    """Say that the snapshot is as new as the store, whatever the store's file says."""
+    path_of(store).touch()
+
+
+def is_stale(store: Path) -> bool:
+    """Whether the store was written after its snapshot: a writer is at work, or was stopped."""
+    files = (store, path_of(store))
+    if not all(one.exists() for one in files):
+        return store.exists()
+    return files[0].stat().st_mtime > files[1].stat().st_mtime + 1
 
 
 def read(store: Path, arch: str | None, family: str | None) -> tuple[Tried, ...]:
@@ -162,10 +232,6 @@ def _plain_tried(one: Tried) -> dict[str, Any]:
 def _plain(value: Any) -> dict[str, Any]:
     """A dataclass's fields as they are: many times faster than ``asdict``, which copies every mapping."""
     return {name: getattr(value, name) for name in value.__slots__}
-
-
-def _detail(one: Mapping[str, Any]) -> tuple[str, bytes]:
-    return one["run"], _pack(one)
 
 
 def _pack(value: Mapping[str, Any]) -> bytes:

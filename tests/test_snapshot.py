@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 import time
@@ -26,6 +27,10 @@ from kb.model import (
     Telemetry,
     Tried,
 )
+from kb.store import open_store
+from kb.store.claims import Claim, add_claims
+from kb.store.publish import publish
+from kb.store.runs import Assembled, put_runs
 
 ARCHS = ("sm120", "sm121", "sm100", "sm90", "sm89", "sm80")
 FAMILIES = ("glm5", "qwen3", "deepseek-v3", "llama3", "gpt-oss")
@@ -151,3 +156,34 @@ def test_reading_needs_the_standard_library_only() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"duckdb", "pydantic", "numpy", "sklearn", "rich", "markdown_it", "yaml"} & set(loaded)
+
+
+def stored(store_path: Path, runs: list[Experiment], site: str) -> None:
+    with open_store(store_path, write=True) as store:
+        put_runs(store, [site], [Assembled(anchor="a", ordinal=0, site=site, experiment=one) for one in runs])
+        publish(store)
+
+
+def contents(store_path: Path) -> tuple[list[Tried], list[tuple[object, ...]]]:
+    with sqlite3.connect(snapshot.path_of(store_path)) as base:
+        rows = base.execute("SELECT run, key, digest, packed FROM run ORDER BY run").fetchall()
+    return sorted(snapshot.read(store_path, None, None), key=lambda one: one.key), rows
+
+
+def test_a_snapshot_brought_up_to_date_is_that_of_the_whole_store(tmp_path: Path) -> None:
+    step, whole = tmp_path / "step.duckdb", tmp_path / "whole.duckdb"
+    first, second = list(many(40)), [run(number, model=Model(name="other")) for number in range(100, 130)]
+    stored(step, first, "/a")
+    stored(step, second, "/b")
+    changed = [replace(one, ended="2026-12-01T00:00:00") for one in first[5:20]]  # some gone, some changed
+    stored(step, changed, "/a")
+    with open_store(step, write=True) as store:
+        add_claims(store, [Claim(kind="invalidate", target=second[3].run, reason="x")])
+        assert publish(store) is True
+        assert publish(store) is False
+    with open_store(whole, write=True) as store:
+        add_claims(store, [Claim(kind="invalidate", target=second[3].run, reason="x")])
+    stored(whole, second, "/b")
+    stored(whole, changed, "/a")
+    assert contents(step) == contents(whole)
+    assert sum(ending.n for one in contents(step)[0] for ending in one.endings) == 15 + 30 - 1

@@ -61,7 +61,7 @@ def _points(a: Experiment, b: Experiment) -> list[dict[str, Any]]:
 
 
 def _load(told: Mapping[str, Any]) -> str:
-    """The size of a workload; the name of its data set is told beside it, since clients name one differently."""
+    """The size of a workload; data sets are told beside it, since clients name one differently."""
     sizes = (name for name in WORKLOAD if name != "dataset")
     return ", ".join(f"{name} {told[name]}" for name in sizes if told.get(name) is not None) or "(unknown)"
 

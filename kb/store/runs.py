@@ -5,6 +5,7 @@ Owns the tables derived from readings; all of them can be made again. Must not d
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -78,20 +79,36 @@ def runs_joined_from(store: Store, folders: Iterable[str]) -> dict[str, set[str]
 
 def kept_runs(store: Store, where: str = "true", parameters: Sequence[Any] = ()) -> Iterator[Kept]:
     """Runs that satisfy a condition on the table ``run`` (trusted SQL), oldest first."""
-    claims = claims_by_target(store, ("invalidate", "restore", "note"))
-    quality = quality_by_run(store)
+    remarks, quality = remarks_by_run(store), quality_by_run(store)
     sql = f"SELECT run, experiment FROM run WHERE {where} ORDER BY started NULLS LAST, site, run"  # noqa: S608
     for run, text in store.rows(sql, parameters):
-        said = claims.get(run, [])
+        experiment = experiment_from_wire(json.loads(text))
+        if run in quality:
+            experiment = with_quality(experiment, *quality[run])
+        invalid, notes = remarks.get(run, (None, ()))
+        yield Kept(experiment=experiment, invalid=invalid, notes=notes)
+
+
+def remarks_by_run(store: Store) -> dict[str, tuple[str | None, tuple[str, ...]]]:
+    """run -> (why it does not count, or None; the notes on it)."""
+    found = {}
+    for run, said in claims_by_target(store, ("invalidate", "restore", "note")).items():
         standing = [one for one in said if one.kind != "note"][-1:]
         invalid = next(
             (one.reason or "no reason given" for one in standing if one.kind == "invalidate"), None
         )
-        notes = tuple(one.value for one in said if one.kind == "note")
-        experiment = experiment_from_wire(json.loads(text))
-        if run in quality:
-            experiment = with_quality(experiment, *quality[run])
-        yield Kept(experiment=experiment, invalid=invalid, notes=notes)
+        found[run] = invalid, tuple(one.value for one in said if one.kind == "note")
+    return found
+
+
+def digests(store: Store) -> dict[str, str]:
+    """run -> what changes whenever anything about it does: the run, the user's word, the judged answers."""
+    remarks, quality = remarks_by_run(store), quality_by_run(store)
+    found: dict[str, str] = dict(store.rows("SELECT run, digest FROM run"))
+    for run in (remarks.keys() | quality.keys()) & found.keys():
+        told = f"{found[run]} {remarks.get(run)} {quality.get(run)}"
+        found[run] = hashlib.blake2b(told.encode("utf-8", "replace"), digest_size=12).hexdigest()
+    return found
 
 
 def effects(store: Store) -> dict[str, int]:
@@ -118,11 +135,11 @@ def lines_of(store: Store, run: str) -> list[dict[str, Any]]:
     return store.records(sql, [run])
 
 
-def line_index(store: Store) -> dict[str, list[dict[str, Any]]]:
+def line_index(store: Store, runs: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
     """run -> its kept evidence lines."""
     found: dict[str, list[dict[str, Any]]] = {}
-    sql = "SELECT run, role, path, line, text, meaning FROM evidence_line ORDER BY run, ordinal"
-    for row in store.records(sql):
+    sql = "SELECT run, role, path, line, text, meaning FROM evidence_line WHERE run IN (SELECT unnest(?))"
+    for row in store.records(f"{sql} ORDER BY run, ordinal", [list(runs)]):
         found.setdefault(row.pop("run"), []).append(row)
     return found
 
@@ -143,13 +160,15 @@ def _run_row(one: Assembled) -> dict[str, Any]:
     wire = experiment_to_wire(one.experiment)
     plain = ("run", "engine", "engine_version", "model", "model_id", "family", "quantization", "gpu", "arch")
     ending = ("gpu_count", "stage", "effect", "blame", "started", "ended")
+    text = compact(wire)
     return {
         **{name: wire[name] for name in plain + ending},
         "anchor": one.anchor,
         "ordinal": one.ordinal,
         "site": one.site,
         "signature": (wire["failure"] or {}).get("class"),
-        "experiment": compact(wire),
+        "experiment": text,
+        "digest": hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=12).hexdigest(),
     }
 
 

@@ -48,7 +48,8 @@ CREATE TABLE run (
     signature VARCHAR,
     started VARCHAR,         -- ISO 8601 as the source gives it, with or without a zone
     ended VARCHAR,
-    experiment VARCHAR
+    experiment VARCHAR,
+    digest VARCHAR           -- of the experiment
 );
 
 CREATE TABLE run_source (
