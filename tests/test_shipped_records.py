@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
+from test_match import MAINTAINER, TRTLLM, WORKS
+from test_match import record as plain_record
 
 from kb import catalogue
 from kb.cli import main
@@ -13,6 +17,7 @@ from kb.cli.check import question
 from kb.compiled import compiled
 from kb.knowledge import shipped_folder
 from kb.records import Record, read_folder
+from recommend import compatibility
 from recommend.query import Query, ask
 from recommend.trial import answer, mutants
 
@@ -65,3 +70,25 @@ def test_every_finding_has_cause_remedy_and_evidence() -> None:
         assert plain["cause"]
         assert plain["evidence"]
         assert all(one["ref"] for one in plain["evidence"])
+
+
+def test_the_page_of_what_works_where_names_only_records_that_exist() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "records.md").read_text()
+    linked = set(re.findall(r"\.\./records/([\w.-]+)\.md", text))
+    assert len(linked) > 50
+    assert linked <= {record.id for record in shipped()}, "run: kbctl records table -o docs/records.md"
+
+
+def test_cells_tell_works_since_broken_disputed_and_no_code() -> None:
+    since = TRTLLM + '[[range]]\ncomponent = "flashinfer"\nintroduced = "0"\nfixed = "0.6.8"\n'
+
+    def state(kernel: str, *records: dict[str, Any]) -> tuple[str, str | None]:
+        found = compatibility.cell(records, "sm120", "moe", "nvfp4", kernel)
+        return found.state, found.since
+
+    assert state("trtllm-gen", plain_record(TRTLLM)) == ("broken", None)
+    assert state("trtllm-gen", plain_record(since)) == ("since", "flashinfer 0.6.8")
+    assert state("trtllm-gen", plain_record(TRTLLM, evidence=MAINTAINER + WORKS)) == ("disputed", None)
+    assert state("triton", plain_record(TRTLLM)) == ("unknown", None)
+    assert state("trtllm-gen", plain_record(TRTLLM + "count = 8\n")) == ("limits", None)
+    assert state("aiter") == ("no code", None)

@@ -35,6 +35,7 @@ def register(app: typer.Typer) -> None:
     group.command("test")(run_examples)
     group.command()(new)
     group.command()(stats)
+    group.command()(table)
     app.add_typer(group, name="records")
 
 
@@ -96,6 +97,29 @@ def stats(paths: Folders = None, as_json: AsJson = False) -> None:
         return
     for line in catalogue.lines(counted):
         typer.echo(line)
+
+
+def table(
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="File to write.")] = None,
+    records: RecordDirs = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show which kernel works on which architecture, as a Markdown page (docs/records.md)."""
+    from dataclasses import asdict
+
+    from kb import knowledge
+    from recommend import compatibility
+
+    known = knowledge.load(records or ()).records
+    if as_json:
+        cells = [asdict(one) for one in compatibility.cells(known)]
+        print_json({"schema": "kbctl.records.table/1", "cells": cells})
+        return
+    text = "\n".join(compatibility.page(known))
+    if output is None:
+        typer.echo(text)
+    else:
+        output.write_text(text + "\n", encoding="utf-8")
 
 
 def new(
