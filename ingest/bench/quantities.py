@@ -40,7 +40,7 @@ _INPUT = re.compile(r"\b(?:input|in|prompt|prefill|pp|inp|ingest|isl|eingabe)\b"
 _OUTPUT = re.compile(
     r"\b(?:output|out|generated|generation|gen|decode|decoding|completion|tg|new|osl|ausgabe|generate)\b"
 )
-_TOTAL = re.compile(r"\b(?:total|overall|combined|input output|in out)\b")
+_TOTAL = re.compile(r"\b(?:total|tot|overall|combined|input output|in out)\b")
 _PER_GPU = re.compile(r"\b(?:per )?(?:gpu|gpus|device|chip|card|accelerator)\b")
 _PER_USER = re.compile(r"\b(?:per )?(?:user|users|request|req|stream|seq|sequence|slot|client|session)\b")
 Patterns = tuple[tuple[str, re.Pattern[str]], ...]

@@ -14,6 +14,7 @@ from typing import Any
 
 from ingest.bench import cells, names
 from ingest.bench.identity import Facts
+from ingest.bench.placeholders import is_placeholder
 from ingest.bench.quantities import labels, understand
 from ingest.bench.rows import rate
 from kb.model import Measurement
@@ -24,6 +25,7 @@ HEADING = re.compile(
 _CLOSING = re.compile(r"^[\s>]*={20,}\s*$")
 _SECTION = re.compile(r"^[\s>]*-{3,}\s*(?P<title>[A-Za-z].*?)\s*-{3,}\s*$")
 _ROW = re.compile(r"^[\s>]*(?P<label>[A-Za-z][^:=]{1,70}?)\s*:\s*(?P<value>\S.*?|)\s*$")
+_STATISTIC = re.compile(r"(?:mean|median|avg|average|std|stddev|min|max|p\d+(?:\.\d+)?)", re.IGNORECASE)
 _NAMESPACE = re.compile(r"\bNamespace\((.*)\)\s*$|\bNamespace\((.*)")
 _ARGUMENT = re.compile(
     r"(?<![\w.])(\w+)=("
@@ -44,12 +46,9 @@ class Block:
     title: str
     rows: dict[str, str] = field(default_factory=dict)
     arguments: dict[str, Any] = field(default_factory=dict)
-    loose: dict[str, str] = field(default_factory=dict)
+    section: str = ""
     closed: bool = False
     used: int = 0
-
-
-_LOOSE = re.compile(r"^\s*(?P<label>num_prompts|seq_length|[Mm]odel|[Bb]ackend)\s*[:=]\s*(?P<value>\S.*)$")
 
 
 def blocks(lines: Iterable[tuple[int, str]]) -> list[Block]:
@@ -57,8 +56,10 @@ def blocks(lines: Iterable[tuple[int, str]]) -> list[Block]:
     found: list[Block] = []
     current: Block | None = None
     arguments: dict[str, Any] = {}
+    command = ""
     for number, text in lines:
         heading = HEADING.match(text)
+        command = _command(command, text)
         if heading:
             current = Block(number, heading["title"], arguments=arguments, used=1)
             found.append(current)
@@ -66,20 +67,62 @@ def blocks(lines: Iterable[tuple[int, str]]) -> list[Block]:
             current = _continue(current, text)
         elif "Namespace(" in text:
             arguments = namespace(text)
+        elif command and not command.endswith("\\"):
+            arguments = command_arguments(command)
     return found
+
+
+_CLIENT = re.compile(
+    r"[$>#\s]*(?:[A-Z][A-Z_0-9]*=\S+\s+|(?:time|nohup|sudo|uv|run|exec)\s+)*(?:\S*python\S*\s+(?:-m\s+)?)?"
+    r"\S*(?:vllm\s+bench\s+serve|bench_serving|benchmark_serving|bench_offline_throughput)(?:\.py)?\s+(?:--|\\)"
+)
+_FLAG = re.compile(r"(?<!\S)--(?P<key>[a-z][\w-]*)(?:[ =]+(?P<value>(?!--)\S+))?")
+
+
+def _command(before: str, text: str) -> str:
+    """A client's command line as far as it goes; a backslash at its end continues it on the next line."""
+    line = text.strip()
+    if before.endswith("\\"):
+        return before[:-1] + line
+    return line if _CLIENT.match(line) else ""
+
+
+def command_arguments(command: str) -> dict[str, Any]:
+    """Arguments of a client's command line under the names that its own dump uses."""
+    given = {found["key"].replace("-", "_"): found["value"] or True for found in _FLAG.finditer(command)}
+    for short, full in (
+        ("random_input", "random_input_len"),
+        ("random_output", "random_output_len"),
+        ("num_prompt", "num_prompts"),
+        ("dataset", "dataset_name"),
+    ):
+        if short in given:
+            given.setdefault(full, given[short])
+    return {key: cells.whole(value) if str(value).isdigit() else value for key, value in given.items()}
 
 
 def _continue(block: Block, text: str) -> Block | None:
     if _CLOSING.match(text):
         block.closed, block.used = True, block.used + 1
         return None
-    row = _ROW.match(text)
-    if row and not _SECTION.match(text):
-        block.rows.setdefault(" ".join(row["label"].split()), row["value"])
+    row, section = _ROW.match(text), _SECTION.match(text)
+    if section:
+        block.section = section["title"]
         block.used += 1
-    elif _SECTION.match(text):
+    elif row:
+        label = " ".join(row["label"].split())
+        if _STATISTIC.fullmatch(label):  # "Mean:" under "TTFT (ms)"
+            label = f"{label} {block.section}"
+        block.rows.setdefault(label, row["value"])
         block.used += 1
     return block
+
+
+def unfilled(block: Block) -> str | None:
+    """Why a table is a template and no result: two and more of its values are placeholders."""
+    blank = sorted({value for value in block.rows.values() if value and is_placeholder(value)} - {"N/A"})
+    count = sum(bool(value) and is_placeholder(value) for value in block.rows.values())
+    return f"a template with placeholder values ({', '.join(blank[:3])}), not results" if count > 1 else None
 
 
 def namespace(text: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from ingest.bench import cells
+from ingest.bench.families import statistic
 from ingest.bench.quantities import understand
 from ingest.bench.rows import place
 
@@ -63,7 +64,9 @@ def _walk(value: Any, around: dict[str, Any], path: tuple[str, ...], found: Foun
 
 
 def _object(value: Mapping[str, Any], around: dict[str, Any], path: tuple[str, ...], found: Found) -> None:
-    own = {str(key): one for key, one in value.items() if not isinstance(one, Mapping | list)}
+    own = {str(key): one for key, one in value.items() if not isinstance(one, Mapping | list)} | _spread(
+        value
+    )
     said = _merged(around, _said(own) | _commands(value))
     if _is_result(own, said):
         found.rows.append(said | _qualified(own, path) | _named(path))
@@ -76,6 +79,21 @@ def _object(value: Mapping[str, Any], around: dict[str, Any], path: tuple[str, .
     for key, one in value.items():
         if isinstance(one, Mapping | list) and not (str(key).lower() in _FOLDED and lists_rows):
             _walk(one, said, (*path, str(key)), found)
+
+
+def _spread(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Statistics of a measure that stand in an object of their own: "ttft_ms": {"mean": 1, "p99": 2}."""
+    spread: dict[str, Any] = {}
+    for key, one in value.items():
+        if isinstance(one, Mapping) and understand(str(key)) is not None:
+            stats = {
+                name: raw
+                for name, raw in one.items()
+                if statistic(str(name)) and cells.number(raw) is not None
+            }
+            unit = one.get("unit") or one.get("units") or ""
+            spread |= {f"{name} {key} {unit}".strip(): raw for name, raw in stats.items()}
+    return spread
 
 
 def _is_result(own: Mapping[str, Any], said: Mapping[str, Any]) -> bool:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
-from ingest.bench import front, note_tables, placeholders, serving, tables
+from ingest.bench import front, note_tables, placeholders, serving, serving_tables, tables
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
 from ingest.bench.pages import Page, read_page
 from ingest.formats import Format, Unreadable
@@ -47,7 +46,7 @@ def _read(source: Source) -> Reading:
         else:
             table.heading = table.heading.removeprefix(f"{page.title} / ")
             pairs += note_tables.points(table, front.headed(table.heading, base), _CLIENT)
-    pairs += [(base, point) for point in _printed(page)]
+    pairs += [*_printed(source, base, blank), *_quoted_tables(page, base)]
     if blank and not pairs:
         raise Unreadable(blank[0].what)
     servers = [_server(launch, base) for launch in launches] if len(launches) > 1 or not pairs else []
@@ -90,14 +89,21 @@ def _server(launch: Launch, base: Facts) -> Experiment:
     return experiment(facts, [])
 
 
-def _printed(page: Page) -> Iterable[Measurement]:
-    """Serving tables that a fenced block quotes from a terminal."""
+def _printed(source: Source, base: Facts, blank: list[Problem]) -> Iterable[tuple[Facts, Measurement]]:
+    """Serving tables that a page quotes from a terminal, fenced or not."""
+    for block in serving.blocks(enumerate(source.text.split("\n"), 1)):
+        reason = serving.unfilled(block)
+        if reason:
+            blank.append(Problem(line=block.line, what=reason))
+        else:
+            facts = serving_tables.with_page(serving.arguments_facts(block.arguments), base)
+            yield facts, serving.block_measurement(block, _CLIENT)
+
+
+def _quoted_tables(page: Page, base: Facts) -> Iterable[tuple[Facts, Measurement]]:
     for fence in page.fences:
-        lines = list(enumerate(fence.text.split("\n"), fence.line + 1))
-        for block in serving.blocks(lines):
-            yield replace(serving.block_measurement(block, _CLIENT), line=block.line)
-        for table in tables.pipe_tables(lines):
-            yield from (point for _, point in note_tables.points(table, Facts(), _CLIENT))
+        for table in tables.pipe_tables(enumerate(fence.text.split("\n"), fence.line + 1)):
+            yield from note_tables.points(table, base, _CLIENT)
 
 
 def _about(page: Page, launches: list[Launch]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ingest.bench import cells, jsontext, tables
+from ingest.bench import cells, jsontext, stacked, tables
 from ingest.bench.families import statistic
 from ingest.bench.identity import Facts, benchmark, experiment
 from ingest.bench.rows import Units, read_row
@@ -150,8 +150,8 @@ _CONSOLE = re.compile(
 
 def _sniff_console(source: Source) -> float:
     head = source.head
-    if _CONSOLE.search(head) and ("Request Loader" in head or "backend_type" in head or "Benchmark" in head):
-        return 0.9
+    if _CONSOLE.search(head) and ("Request Loader" in head or "backend_type" in head or "|" in head):
+        return 0.94
     return 0.0
 
 
@@ -160,26 +160,113 @@ def _read_console(source: Source) -> Reading:
     lines = list(source.lines())
     args = next((text for _, text in lines if text.lstrip().startswith("Args:")), "")
     model = re.search(r'"model": "([^"]+)"', args)
-    points = [p for table in tables.pipe_tables(lines) for p in _console_points(table)]
-    facts = Facts(model=model[1] if model else None)
+    found = stacked.stacked_tables(lines)
+    points = _by_benchmark(found)
     if not points and not model:
         raise Unreadable("GuideLLM's console output without a table of results")
+    used = sum(len(table.rows) + 1 for table in found) + bool(model)
     return benchmark(
         source,
         "guidellm_console",
-        [experiment(facts, points)],
+        [experiment(Facts(model=model[1] if model else None), points)],
         tool=_TOOL,
-        lines=LineCount(total=len(lines), understood=len(points) + bool(model), unknown=0),
+        lines=LineCount(total=len(lines), understood=used, unknown=len(lines) - used),
     )
 
 
-def _console_points(table: tables.Table) -> Iterable[Measurement]:
-    records = list(table.records())
-    units = Units.of(row for _, row in records)
-    for line, row in records:
-        point = read_row(row, units).measurement(_TOOL, line)
-        if point.metrics:
-            yield point
+def _by_benchmark(found: Iterable[tables.Table]) -> list[Measurement]:
+    """Rows of several tables that name the same benchmark are one point."""
+    merged: dict[str, tuple[int, dict[str, str]]] = {}
+    for table in found:
+        for line, row in table.records():
+            name = next(iter(row.values()), "")
+            merged.setdefault(name, (line, {}))[1].update(row)
+    points = (_named_point(name, row, line) for name, (line, row) in merged.items())
+    return [point for point in points if any("_tok_s" in key or "_ms_" in key for key in point.metrics)]
+
+
+_SPOKEN = (
+    (re.compile(r"^Per Second\b.*\bRequest"), "Requests/s"),
+    (re.compile(r"^(?:Comp|Tot)\b.*\bRequests(?: Made| Comp)?$"), "Successful requests"),
+    (re.compile(r"^(?:Err|Tot)\b.*\bRequests(?: Made| Err)$"), "Failed requests"),
+    (re.compile(r"^Duration|^Sec Timings Dur"), "Duration (s)"),
+    (re.compile(r"^Comp (?:Prompt|Input) Tok/Req|^(?:Mdn|Mean) Input Tok Per Req"), "input len"),
+    (re.compile(r"^Comp Output Tok/Req|^(?:Mdn|Mean) Output Tok Per Req"), "output len"),
+)
+
+
+def _spoken(label: str) -> str:
+    """The plain name of a console column whose own is short."""
+    return next((name for pattern, name in _SPOKEN if pattern.search(label)), label)
+
+
+def _named_point(name: str, row: Mapping[str, str], line: int) -> Measurement:
+    """A row of a sweep ("synchronous", "throughput", "constant@2.5") with its load."""
+    told = read_row({_spoken(label): cell for label, cell in row.items()}, Units())
+    metrics = told.metrics
+    whole, first = metrics.get("e2e_ms_p50") or 0, metrics.get("ttft_ms_p50") or 0
+    if 0 < whole < first:  # old releases print seconds under "(ms)"
+        metrics = {key: v * 1e3 if key.startswith("e2e_ms") and v else v for key, v in metrics.items()}
+    lengths = {key: round(told.workload[key]) for key in _LENGTHS.values() if key in told.workload}
+    load: dict[str, Any] = {"test": name} | lengths
+    rate = re.search(r"@\s*([\d.]+)", name)
+    load |= {"request_rate": cells.whole(rate[1])} if rate else {}
+    load |= {"concurrency": 1} if name.startswith("synchronous") else {}
+    load |= {"request_rate": "inf"} if name.startswith("throughput") else {}
+    return Measurement(workload=load, metrics=metrics, client=_TOOL, line=line)
+
+
+_PERCENTILES = ("min", "p0.1", "p1", "p5", "p10", "p25", "p75", "p90", "p95", "p99", "max")
+
+
+def _sniff_csv(source: Source) -> float:
+    return 0.95 if re.match(r"\ufeff?Run Info,Run Info,", source.head) else 0.0
+
+
+def _read_csv(source: Source) -> Reading:
+    """The file has three header rows: group, status with unit, statistic."""
+    rows = [
+        row for row in tables.delimited(source.text.lstrip("\ufeff")) if any(cell.strip() for cell in row)
+    ]
+    header = rows[:3]
+    if len(rows) < 4:
+        raise Unreadable("the CSV has its three header rows and no benchmark")
+    points, model = [], None
+    for line, row in enumerate(rows[3:], 4):
+        record = dict(_csv_record(header, row))
+        named = re.search(r'"model": *"([^"]+)"', " ".join(row))
+        model = model or (named[1] if named else None)
+        points.append(_named_point(record.pop("Strategy", ""), record, line))
+    return benchmark(
+        source,
+        "guidellm_csv",
+        [experiment(Facts(model=model), points)],
+        tool=_TOOL,
+        rows=len(points),
+        lines=LineCount(total=len(rows), understood=len(rows)),
+    )
+
+
+def _csv_record(header: list[list[str]], row: list[str]) -> Iterable[tuple[str, str]]:
+    """(label, cell) for the columns of successful requests; a list of percentiles becomes several."""
+    for group, unit, statistic_name, cell in zip(*header, row, strict=False):
+        if unit.startswith(("Incomplete", "Errored", "Total ")) and group != "Request Counts":
+            continue
+        unit_only = unit.removeprefix("Successful ")
+        if group == "Token Metrics":
+            if statistic_name == "Mean" and not unit_only.startswith("Total"):
+                yield unit_only.split()[0] + " len", str(round(cells.number(cell) or 0))
+        elif group == "Request Counts":
+            yield {"Successful": "Successful requests", "Errored": "Failed requests"}.get(unit, ""), cell
+        elif unit == "Strategy":
+            yield "Strategy", cell
+        elif unit == "Duration":
+            yield "Duration (s)", cell
+        elif statistic_name == "Percentiles":
+            values = cell.strip("[]").split(",")
+            yield from ((f"{p} {group} ({unit_only})", v) for p, v in zip(_PERCENTILES, values, strict=False))
+        elif statistic_name in ("Mean", "Median", "Std Dev"):
+            yield f"{statistic_name.split()[0]} {group} ({unit_only})", cell
 
 
 FORMATS = [
@@ -200,7 +287,19 @@ FORMATS = [
         sniff=_sniff_console,
         read=_read_console,
         docs=(
-            "GuideLLM's console output: statistics tables where they are, and the model of its argument line."
+            "GuideLLM's console output, old (`Benchmarks Stats:`) and new (tables per subject with three "
+            "header rows): rows that name the same benchmark are one point, its rate taken from its name. "
+            "Old releases print request latency in seconds under `(ms)`; that is seen by its size."
+        ),
+    ),
+    Format(
+        name="guidellm_csv",
+        kind="benchmark",
+        sniff=_sniff_csv,
+        read=_read_csv,
+        docs=(
+            "GuideLLM's CSV since 0.4, with three header rows (group, status and unit, statistic): one "
+            "point per row, from successful requests; the lists of percentiles are taken apart."
         ),
     ),
 ]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ingest.bench import cells, front, names, tables
+from ingest.bench import cells, names, serving_tables, tables
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
@@ -65,12 +65,7 @@ def _read(source: Source) -> Reading:
 
 def _facts(text: list[str]) -> Facts:
     """The page's own fields and the client's date; the model in the table is the served name."""
-    pairs = [
-        pair for pair in front.pairs_in(text) if pair[0] in ("Model", "Hardware", "GPU", "Engine", "Driver")
-    ]
-    facts = front.facts_of(pairs)
-    profile = next((value for key, value in front.pairs_in(text) if key == "Profile"), None)
-    facts.quantization = names.quantization(profile) or names.quantization(facts.model)
+    facts = serving_tables.page_facts(text)
     stamp = next((m for m in map(_DATE.match, text) if m), None)
     return replace(facts, started=f"{stamp[1]}T{stamp[2]}" if stamp else None)
 

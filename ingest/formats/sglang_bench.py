@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ingest.bench import jsontext, names, serving
+from ingest.bench import jsontext, names, serving, serving_tables
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
-from kb.model import LineCount, Measurement, Problem, Reading
+from kb.model import Measurement, Reading
 
 _SERVING, _OFFLINE = "sglang.bench_serving", "sglang.bench_offline_throughput"
 _MARKS = ("(retokenized):", "E2E Latency (ms):")
@@ -55,7 +55,8 @@ _SERVER_KEYS = (
 def _sniff_serving(source: Source) -> float:
     head = source.head
     if "Serving Benchmark Result" in head:
-        return 0.94 if any(mark in head for mark in _MARKS) else 0.0
+        sure = 0.5 if serving_tables.is_page(source) else 0.94
+        return sure if any(mark in head for mark in _MARKS) else 0.0
     return 0.7 if "Namespace(backend='sglang" in head and "dataset_name=" in head else 0.0
 
 
@@ -64,36 +65,17 @@ def _sniff_offline(source: Source) -> float:
 
 
 def _read_serving(source: Source) -> Reading:
-    return _read_table(source, "sglang_bench_serving", _SERVING)
+    return serving_tables.read_tables(source, "sglang_bench_serving", _SERVING, _table_facts)
 
 
 def _read_offline(source: Source) -> Reading:
-    return _read_table(source, "sglang_bench_offline_throughput", _OFFLINE)
+    form = "sglang_bench_offline_throughput"
+    return serving_tables.read_tables(source, form, _OFFLINE, lambda _: Facts(engine="sglang"))
 
 
-def _read_table(source: Source, form: str, tool: str) -> Reading:
-    lines = list(source.lines())
-    found = serving.blocks(lines)
-    if not found:
-        raise Unreadable(
-            "the benchmark began but no result table follows; it was stopped or its end is missing"
-        )
-    pairs = [(_table_facts(block, tool), serving.block_measurement(block, tool)) for block in found]
-    used = serving.client_lines(found)
-    return benchmark(
-        source,
-        form,
-        grouped(pairs),
-        tool=tool,
-        problems=[Problem(line=b.line, what="the result table is cut off") for b in found if not b.closed],
-        lines=LineCount(total=len(lines), understood=used, unknown=len(lines) - used),
-    )
-
-
-def _table_facts(block: serving.Block, tool: str) -> Facts:
+def _table_facts(block: serving.Block) -> Facts:
     facts = serving.arguments_facts(block.arguments)
-    engine = serving.own_engine(block.rows.get("Backend")) or facts.engine
-    return replace(facts, engine="sglang" if tool == _OFFLINE else engine)
+    return replace(facts, engine=serving.own_engine(block.rows.get("Backend")) or facts.engine)
 
 
 def _sniff_json(source: Source) -> float:

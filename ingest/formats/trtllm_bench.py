@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ingest.bench import cells, jsontext, serving
-from ingest.bench.identity import Facts, benchmark, experiment, grouped
+from ingest.bench import cells, jsontext, serving_tables
+from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
-from kb.model import LineCount, Measurement, Problem, Reading
+from kb.model import LineCount, Measurement, Reading
 
 _TOOL, _CLIENT = "trtllm-bench", "trtllm-serve benchmark_serving"
 _TITLE = re.compile(
@@ -299,26 +299,12 @@ def _json_metrics(metrics: dict[str, float | None], part: Mapping[str, Any]) -> 
 def _sniff_serve(source: Source) -> float:
     head = source.head
     marked = "User throughput (tok/s):" in head or "Request AR:" in head
-    return 0.94 if "Serving Benchmark Result" in head and marked else 0.0
+    sure = 0.5 if serving_tables.is_page(source) else 0.94
+    return sure if "Serving Benchmark Result" in head and marked else 0.0
 
 
 def _read_serve(source: Source) -> Reading:
-    lines = list(source.lines())
-    found = serving.blocks(lines)
-    pairs = [(serving.arguments_facts(b.arguments), serving.block_measurement(b, _CLIENT)) for b in found]
-    used = serving.client_lines(found)
-    return benchmark(
-        source,
-        "trtllm_serve_bench",
-        [experiment(*_merged(pairs))] if len(pairs) == 1 else grouped(pairs),
-        tool=_CLIENT,
-        problems=[Problem(line=b.line, what="the result table is cut off") for b in found if not b.closed],
-        lines=LineCount(total=len(lines), understood=used, unknown=len(lines) - used),
-    )
-
-
-def _merged(pairs: list[tuple[Facts, Measurement]]) -> tuple[Facts, list[Measurement]]:
-    return pairs[0][0], [point for _, point in pairs]
+    return serving_tables.read_tables(source, "trtllm_serve_bench", _CLIENT)
 
 
 FORMATS = [

@@ -9,11 +9,11 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from ingest.bench import jsontext, serving
+from ingest.bench import jsontext, serving, serving_tables
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
-from kb.model import LineCount, Measurement, Problem, Reading
+from kb.model import LineCount, Measurement, Reading
 
 _TOOL = "vllm bench serve"
 _SGLANG_MARKS = ("(retokenized):", "E2E Latency (ms):")
@@ -24,33 +24,14 @@ _SERVE_KEYS = {"request_throughput", "output_throughput", "total_token_throughpu
 def _sniff_serve(source: Source) -> float:
     head = source.head
     if "Serving Benchmark Result" in head:
-        return 0.0 if any(mark in head for mark in (*_SGLANG_MARKS, *_TRTLLM_MARKS)) else 0.92
+        other = any(mark in head for mark in (*_SGLANG_MARKS, *_TRTLLM_MARKS))
+        return 0.0 if other else 0.5 if serving_tables.is_page(source) else 0.92
     begun = "Namespace(" in head and ("bench_type='serve'" in head or "burstiness=" in head)
     return 0.8 if begun and "Starting main benchmark run" in head else 0.0
 
 
 def _read_serve(source: Source) -> Reading:
-    lines = list(source.lines())
-    found = serving.blocks(lines)
-    if not found:
-        raise Unreadable(
-            "the benchmark began but no result table follows; it was stopped or its end is missing"
-        )
-    pairs = [_block(block) for block in found]
-    open_blocks = [block for block in found if not block.closed]
-    problems = [Problem(line=block.line, what="the result table is cut off") for block in open_blocks]
-    return benchmark(
-        source,
-        "vllm_bench_serve",
-        grouped(pairs),
-        tool=_TOOL,
-        problems=problems,
-        lines=_counted(len(lines), serving.client_lines(found)),
-    )
-
-
-def _block(block: serving.Block) -> tuple[Facts, Measurement]:
-    return serving.arguments_facts(block.arguments), serving.block_measurement(block, _TOOL)
+    return serving_tables.read_tables(source, "vllm_bench_serve", _TOOL)
 
 
 def _counted(total: int, used: int) -> LineCount:
