@@ -7,12 +7,16 @@ the command bodies. Must not do any work itself.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
 import typer
 
 from kb.errors import EXIT_USAGE, KbctlError
+
+ABOUT = "What do I run next on these GPUs, why, and what must I not run? Answers from recorded runs."
+REPORT = "run it again with KBCTL_DEBUG=1 for the traceback, and report it with the command that you typed"
 
 COMMANDS: dict[str, str] = {
     # command -> module of kb.cli that registers it
@@ -46,7 +50,7 @@ def build(modules: Sequence[str]) -> typer.Typer:
     """The application with the commands of the given modules."""
     app = typer.Typer(
         name="kbctl",
-        help="What do I run next on these GPUs, why, and what must I not run? Answers from recorded LLM-serving runs.",
+        help=ABOUT,
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
@@ -56,9 +60,11 @@ def build(modules: Sequence[str]) -> typer.Typer:
 
     @app.callback()
     def root(
-        version: bool = typer.Option(False, "--version", is_eager=True, callback=_print_version, help="Print the version."),
+        version: bool = typer.Option(
+            False, "--version", is_eager=True, callback=_print_version, help="Print the version."
+        ),
     ) -> None:
-        """What do I run next on these GPUs, why, and what must I not run? Answers from recorded runs."""
+        """What do I run next on these GPUs, why, and what must I not run?"""
 
     for name in dict.fromkeys(modules):
         importlib.import_module(f"kb.cli.{name}").register(app)
@@ -84,7 +90,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         tell(error)
         sys.exit(error.code)
     except BrokenPipeError:
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_USAGE)
+    except Exception as error:
+        if os.environ.get("KBCTL_DEBUG"):
+            raise
+        tell(KbctlError(f"internal error: {type(error).__name__}: {error}", tip=REPORT))
         sys.exit(EXIT_USAGE)
 
 
