@@ -9,10 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb.knowledge import shipped_folder
 from kb.vocab.gpus import Gpu
@@ -33,8 +32,7 @@ GPUS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingPoint:
+class ServingPoint(NamedTuple):
     """One published configuration at one load; latencies in ms, ``gpus`` 0 where the source is unclear.
 
     ``precision`` is the source's word (``fp8``, ``fp4``, ``int4``, ``bf16`` or empty); ``low``/``high`` are
@@ -133,8 +131,7 @@ def _point(row: Mapping[str, str]) -> ServingPoint:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelTimes:
+class KernelTimes(NamedTuple):
     """One kernel on one GPU for one layer shape: latency in ms by load (tokens, or batch x length)."""
 
     gpu: str

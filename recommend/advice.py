@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+
+from recommend.physics import EMPTY
 
 Status = Literal["proven-here", "proven-elsewhere", "expected", "untested"]
 STATUSES: tuple[Status, ...] = Status.__args__  # type: ignore[attr-defined]
@@ -16,16 +17,14 @@ Json = dict[str, Any]
 SCHEMA = "kbctl.recommend/1"
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """One sentence and the ids of the evidence behind it (records, runs, gates, serving points, releases)."""
 
     text: str
     evidence: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class Expected(NamedTuple):
     """A number to expect: unit in the metric's name, ``level`` of outcomes in ``low`` … ``high``.
 
     ``basis`` says in words where it comes from; ``date`` the newest evidence behind it, if known.
@@ -41,12 +40,12 @@ class Expected:
     date: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pick:
+class Pick(NamedTuple):
     """One configuration to run. ``p_works`` is the chance that it serves right answers (0…1).
 
     ``cost_min`` is minutes for one try (start, weights, benchmark); ``gain`` the expected improvement over
     the best known result as a fraction, times ``p_works`` (``None`` where there is nothing to improve on).
+    ``file`` is (name, content) of a configuration file that the command names.
     ``kind``: exploit or explore; ``teaches`` what an explored pick would settle.
     """
 
@@ -66,14 +65,14 @@ class Pick:
     cost_min: float
     gain: float | None
     kind: str
+    file: tuple[str, str] | None = None
     teaches: str | None = None
     measured: tuple[Expected, ...] = ()
     equal_to: tuple[int, ...] = ()
-    settled: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
+    settled: Mapping[str, tuple[Reason, ...]] = EMPTY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Avoided:
+class Avoided(NamedTuple):
     """An alternative that is known bad, suspect or disputed, with the finding of ``check`` behind it."""
 
     engine: str | None
@@ -83,8 +82,7 @@ class Avoided:
     finding: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recommendation:
+class Recommendation(NamedTuple):
     """The whole answer to one question."""
 
     query: Json
@@ -126,6 +124,7 @@ def _pick(rank: int, pick: Pick) -> Json:
         "environment": dict(pick.environment),
         "command": pick.command,
         "argv": list(pick.argv),
+        "file": None if pick.file is None else {"name": pick.file[0], "content": pick.file[1]},
         "status": pick.status,
         "p_works": round(pick.p_works, 3),
         "predicted": None if pick.predicted is None else _expected(pick.predicted),

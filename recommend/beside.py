@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from kb.model import Tried
@@ -25,12 +24,12 @@ FP8_KV = {"sglang": "fp8_e4m3", "vllm": "fp8"}
 SHOWN_METRICS = ("output_tok_s", "ttft_ms", "tpot_ms")
 
 
-def avoided(explored: Sequence[Explored], chosen: Sequence[str], evidence: Evidence) -> Iterator[Avoided]:
+def avoided(explored: Sequence[Explored], chosen: Sequence[str]) -> Iterator[Avoided]:
     """Alternatives that are known bad, suspect or disputed: first for the engines that were picked."""
     met: set[tuple[str, str]] = set()
     order = sorted(explored, key=lambda each: each.engine not in chosen)
     for each in order:
-        for one in (*_of_options(each), *_of_cache(each, evidence)):
+        for one in (*_of_options(each), *_of_cache(each)):
             key = (str(one.finding["record"]), repr(sorted(one.roles.items())))
             if key not in met:
                 met.add(key)
@@ -54,14 +53,14 @@ def _added(query: Query, base: Query) -> dict[str, Any]:
     return {key: value for key, value in query.settings.items() if base.settings.get(key) != value}
 
 
-def _of_cache(each: Explored, evidence: Evidence) -> Iterator[Avoided]:
+def _of_cache(each: Explored) -> Iterator[Avoided]:
     """An 8-bit KV cache, where something is known against it on top of what the pick has."""
     value = FP8_KV.get(each.engine)
     if value is None or each.base.kv_dtype is not None:
         return
-    before = {found.record for found in judge(each.composed, evidence).findings}
-    changed = candidates.vary(each.composed, {"kv_cache_dtype": value})
-    for found in judge(changed, evidence).findings:
+    before = {found.record for found in judge(each.composed.query, each.evidence).findings}
+    changed = candidates.vary(each.composed.query, {"kv_cache_dtype": value})
+    for found in judge(changed, each.evidence).findings:
         if found.verdict in DOUBTFUL and found.record not in before:
             yield Avoided(
                 engine=each.engine,
@@ -148,7 +147,7 @@ def equals(picks: Sequence[Pick], spread: tuple[float, float]) -> tuple[Pick, ..
             for rank, other in enumerate(picks)
             if rank != index and _measured(pick) and _measured(other) and _close(pick, other, spread[1])
         ]
-        found.append(replace(pick, equal_to=tuple(same)))
+        found.append(pick._replace(equal_to=tuple(same)))
     return tuple(found)
 
 

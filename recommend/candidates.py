@@ -7,15 +7,16 @@ other parallel layouts, and what ran here before. Must not judge or rank them. P
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
 
 from kb.model import Tried
 from kb.vocab import engines
 from kb.vocab.gpus import Gpu
 from kb.vocab.models import ModelEntry
 from recommend.advice import Reason
-from recommend.physics import Layout, weight_bytes_per_gpu
+from recommend.physics import EMPTY, Layout, weight_bytes_per_gpu
 from recommend.query import Asked, Query, ask, resolve
 from recommend.samples import layout_of, layout_of_common
 
@@ -26,8 +27,7 @@ USABLE_MEMORY = 0.9
 COUNTS = (1, 2, 4, 8, 16)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One configuration as a full question; ``changed`` are the roles set on purpose.
 
     ``idea`` is its origin (auto, kernel, layout, own, composed, kv); ``sources`` are ids that suggested it;
@@ -36,7 +36,7 @@ class Candidate:
 
     query: Query
     idea: str
-    changed: Mapping[str, str] = field(default_factory=dict)
+    changed: Mapping[str, str] = EMPTY
     sources: tuple[str, ...] = ()
     because: tuple[Reason, ...] = ()
 
@@ -81,9 +81,7 @@ def vary(query: Query, settings: Mapping[str, Any], environment: Mapping[str, st
 
 def with_kernel(query: Query, role: str, kernel: str) -> Query | None:
     """The query with one kernel asked for, or ``None`` where this release cannot be asked for it."""
-    spelled = engines.spell(
-        query.engine or "", query.engine_version, role, kernel, query.arch, query.quantization
-    )
+    spelled = _spelled(query.engine or "", query.engine_version, role, kernel, query.arch, query.quantization)
     if not spelled:
         return None
     settings = {key: value for key, value in spelled.items() if not key.isupper()}
@@ -110,13 +108,17 @@ def _gemm(quantization: str | None) -> tuple[str, ...]:
     return ("gemm.fp8",) if word.startswith("fp8") else ()
 
 
-def kernel_options(query: Query, roles: Sequence[str]) -> Iterator[tuple[str, str, Query]]:
-    """(role, kernel, query) for every kernel that this release can be asked for in these roles."""
-    known = engines.kernels()["roles"]
-    for role in roles:
-        for kernel in known.get(role, ()):
-            if (changed := with_kernel(query, role, kernel)) is not None:
-                yield role, kernel, changed
+def kernels_of(role: str) -> Sequence[str]:
+    """The kernels that can do a role, as the closed list orders them."""
+    known: Sequence[str] = engines.kernels()["roles"].get(role, ())
+    return known
+
+
+@cache
+def _spelled(  # noqa: PLR0913, PLR0917 - the key of a cache
+    engine: str, version: str | None, role: str, kernel: str, arch: str | None, quantization: str | None
+) -> Mapping[str, Any] | None:
+    return engines.spell(engine, version, role, kernel, arch, quantization)
 
 
 def fitting_count(gpu: Gpu | None, entry: ModelEntry | None, quantization: str | None) -> int | None:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb.measurements import KernelTimes, ServingPoint
 from kb.model import Point, Tried
@@ -18,7 +17,7 @@ from kb.vocab.models import ModelEntry
 from recommend.advice import Expected
 from recommend.candidates import layout_for
 from recommend.features import Situation, features, position
-from recommend.physics import Load, expert_params_b
+from recommend.physics import EMPTY, Load, expert_params_b
 from recommend.question import Query
 from recommend.samples import shape_of, situation_of
 from recommend.score import METRICS, novelty_of, predict, residual
@@ -36,20 +35,18 @@ ANCHOR_MARGIN = 1.2
 ROLE_SHARE = {"moe": 0.5, "attention.decode": 0.2, "attention.prefill": 0.1}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Known(NamedTuple):
     """What is given to the recommender besides records and own runs: the fitted model and public tables."""
 
     model: Json | None = None
     serving: Sequence[ServingPoint] = ()
     kernels: Sequence[KernelTimes] = ()
     writeups: Sequence[Json] = ()
-    interventions: Json = field(default_factory=dict)
-    proofs: Json = field(default_factory=dict)
+    interventions: Json = EMPTY
+    proofs: Json = EMPTY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class Outlook(NamedTuple):
     """Expected metrics of one candidate: log values (to rank by) and what to show."""
 
     log_values: Mapping[str, float]
@@ -171,8 +168,7 @@ def _anchored(one: Expected, query: Query, load: Load, known: Known) -> Expected
         value = (told.get("metrics") or {}).get(one.metric)
         same = (told.get("workload") or {}).get("concurrency") == load.concurrency
         if value and same and told.get("count") == query.hardware.count:
-            return replace(
-                one,
+            return one._replace(
                 value=math.sqrt(one.value * value),
                 low=min(one.low, value / ANCHOR_MARGIN),
                 high=max(one.high, value * ANCHOR_MARGIN),
@@ -206,8 +202,7 @@ def situation_for(query: Query, load: Load, gpu: Gpu, model: Json) -> Situation 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Near:
+class Near(NamedTuple):
     """A published point of this model on this GPU, as the regression sees it."""
 
     point: ServingPoint

@@ -5,9 +5,8 @@ Owns the veto: what is known to be bad, failed here by its own fault, or does no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from kb.model import Tried
 from recommend import candidates, own
@@ -21,11 +20,12 @@ from recommend.weigh import Ground, Judged, about, answered, published_here, wei
 
 BAD = ("known-bad",)
 MOST_REPAIRS = 4
+# Kernels of a role that no record speaks of: how many are worth proposing.
+MOST_SILENT = 2
 DOUBTFUL = ("known-bad", "disputed", "suspect")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Option(NamedTuple):
     """One kernel for one role, judged: what the engine would be asked and what is known of that."""
 
     role: str
@@ -35,46 +35,49 @@ class Option:
     findings: tuple[Finding, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explored:
+class Explored(NamedTuple):
     """What one engine offers: judged candidates, every option of every role, its roles."""
 
     engine: str
     base: Query
-    composed: Query
+    composed: Candidate
     judged: tuple[Judged, ...]
     options: tuple[Option, ...]
     roles: tuple[str, ...]
+    evidence: Evidence
+    ground: Ground
 
 
 def explore(base: Query, evidence: Evidence, known: Known) -> Explored:
-    """Judge what one engine can be asked to do, and drop what is known to be bad or does not fit."""
+    """Judge what one engine does by itself, its best composition and what ran here; drop the known bad."""
     evidence = bearing(evidence, base)
     roles = candidates.roles_in_use(base)
     options = tuple(_options(base, roles, evidence))
+    ground = _ground(base, roles, options, evidence, known)
     mended, because = repaired(base, evidence)
-    found: list[Candidate] = [Candidate(query=mended, idea="auto", because=because)]
     composed = compose(base, roles, options, evidence)
-    found.append(composed)
-    found += _one_changed(composed, options)
-    found += [
-        Candidate(query=query, idea=idea, changed=composed.changed, because=composed.because)
-        for idea, query in candidates.layouts(composed.query)
-    ]
+    found = [Candidate(query=mended, idea="auto", because=because), composed]
+    found += [composed._replace(query=query, idea=idea) for idea, query in candidates.layouts(composed.query)]
     found += candidates.own(base, evidence.tried)
-    judged = tuple(_judged(found, evidence, _ground(base, roles, options, evidence, known)))
     return Explored(
         engine=base.engine or "",
         base=base,
-        composed=composed.query,
-        judged=judged,
+        composed=composed,
+        judged=tuple(_judged(found, evidence, ground)),
         options=options,
         roles=roles,
+        evidence=evidence,
+        ground=ground,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Bearing:
+def variants(explored: Explored) -> tuple[Judged, ...]:
+    """The composition of one engine with one other kernel each, judged."""
+    found = _one_changed(explored.composed, explored.options)
+    return tuple(_judged(found, explored.evidence, explored.ground))
+
+
+class Bearing(NamedTuple):
     """Evidence without the records that can say nothing about any candidate of one engine."""
 
     records: Sequence[Mapping[str, Any]]
@@ -100,10 +103,40 @@ def _stripped(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _options(base: Query, roles: Sequence[str], evidence: Evidence) -> Iterator[Option]:
-    for role, kernel, query in candidates.kernel_options(base, roles):
-        verdict = judge(query, evidence)
-        spoken = tuple(found for found in verdict.findings if about(found, role))
-        yield Option(role=role, kernel=kernel, query=query, verdict=verdict, findings=spoken)
+    """Every kernel that a record speaks of, and the first few that none does, per role."""
+    failed = [one for one in evidence.tried if any(own.failures(one))]
+    for role in roles:
+        records = [record for record in evidence.records if _names(record, role)]
+        spoken = {kernel for record in records for kernel in _kernels_of(record, role)}
+        about_it = Bearing(records, failed)
+        silent = 0
+        for kernel in candidates.kernels_of(role):
+            silent += kernel not in spoken
+            if kernel not in spoken and silent > MOST_SILENT:
+                continue
+            query = candidates.with_kernel(base, role, kernel)
+            if query is not None:
+                verdict = judge(query, about_it)
+                said = tuple(found for found in verdict.findings if about(found, role))
+                yield Option(role=role, kernel=kernel, query=query, verdict=verdict, findings=said)
+            else:
+                silent -= kernel not in spoken
+
+
+def _names(record: Mapping[str, Any], role: str) -> bool:
+    return any(True for _ in _role_rows(record, role))
+
+
+def _kernels_of(record: Mapping[str, Any], role: str) -> Iterator[str]:
+    for condition in _role_rows(record, role):
+        yield from condition.get("any") or ()
+
+
+def _role_rows(record: Mapping[str, Any], role: str) -> Iterator[Mapping[str, Any]]:
+    for one in record["matches"]:
+        for name, key, condition in one["when"]:
+            if name == "roles" and key in (role, role.partition(".")[0]):
+                yield condition
 
 
 def word_of(findings: Sequence[Finding]) -> str:
@@ -218,7 +251,7 @@ def _ground(
     )
 
 
-def _judged(found: Sequence[Candidate], evidence: Evidence, ground: Ground) -> Iterator[Judged]:
+def _judged(found: Iterable[Candidate], evidence: Evidence, ground: Ground) -> Iterator[Judged]:
     met = set()
     for one in found:
         key = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kb import versions
 from kb.vocab.gpus import Gpu, arch_number
@@ -18,8 +18,7 @@ from recommend.physics import Layout, Load, estimate, expert_params_b
 ENGINES = ("sglang", "vllm", "tensorrt-llm")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class Situation(NamedTuple):
     """What the model is asked about: hardware, model, layout, engine release and load.
 
     ``release`` places an engine release in its own series, 0 (oldest catalogued) to 1 (newest), or ``None``.

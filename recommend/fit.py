@@ -21,7 +21,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import Ridge
 
 from recommend.policy import Prior
-from recommend.recall import Memory, mean_of
+from recommend.recall import Memory, closeness, levels, traits_of
 from recommend.replay import Context, Trial
 from recommend.samples import IMPLAUSIBLE, Sample
 from recommend.score import METRICS, NOVELTY
@@ -32,6 +32,7 @@ LEVEL = 0.9
 MIX = {"linear": 0.5, "trees": 0.5}
 # Names that ``features`` gives; columns of a table carry a sign (``isl#``, ``engine=vllm``).
 PLAIN = re.compile(r"[a-z0-9_-]+")
+UNSEEN = 0.6
 UNIT_LOG = {"output_tok_s": 0.0, "ttft_ms": math.log(1000), "tpot_ms": math.log(1000)}
 
 
@@ -73,9 +74,9 @@ class Trees:
             max_iter=rounds, learning_rate=0.08, max_leaf_nodes=12, min_samples_leaf=20, random_state=0
         )
 
-    def fit(self, x: Array, y: Array) -> Trees:
+    def fit(self, x: Array, y: Array, weights: Array | None = None) -> Trees:
         """Learn trees of ``x`` (samples × features) for ``y`` (log residuals)."""
-        self.model.fit(x, y)
+        self.model.fit(x, y, sample_weight=weights)
         return self
 
     def predict(self, x: Array) -> Array:
@@ -282,11 +283,13 @@ class Ranker:
     """What a choice is worth in a context never seen, learned from other groups of contexts.
 
     Where a table tells enough for physics, the regression corrects it; elsewhere values relative to the
-    context's mean are learned from words, numbers, catalog facts and the memory of alike contexts.
+    context's level are learned from words, numbers, catalog facts and the memory of alike contexts. ``near``
+    is a context to be asked about: what resembles its GPU and model counts more.
     """
 
-    def __init__(self, contexts: Sequence[Context]) -> None:
+    def __init__(self, contexts: Sequence[Context], near: Context | None = None) -> None:
         self.memory = Memory(contexts)
+        self.levels = levels(contexts)
         rows = [(context, trial) for context in contexts for trial in context.trials]
         self.physical = all("log_physics_tok_s" in trial.features for _, trial in rows)
         known = {name for _, trial in rows for name in trial.features}
@@ -297,11 +300,21 @@ class Ranker:
         plausible = worked & (y <= IMPLAUSIBLE) if self.physical else worked
         self.works = _chance_model(x, worked)
         groups = np.array([hash(context.group) for context, _ in rows])
-        self.model = self._fit(x[plausible], y[plausible])
+        weights = self._closeness(rows, near)
+        self.model = self._fit(x[plausible], y[plausible], weights[plausible])
         self.deviation = self._deviation(x[plausible], y[plausible], groups[plausible])
 
-    def _fit(self, x: Array, y: Array) -> Any:
-        return Mixed().fit(np.nan_to_num(x), y) if self.physical else Trees(150).fit(x, y)
+    def _closeness(self, rows: Sequence[tuple[Context, Trial]], near: Context | None) -> Array:
+        if near is None:
+            return np.ones(len(rows))
+        mine = traits_of(near)
+        close = {group: closeness(mine, traits) for group, traits in self.memory.traits.items()}
+        return np.array([close[context.group] for context, _ in rows])
+
+    def _fit(self, x: Array, y: Array, weights: Array | None = None) -> Any:
+        if self.physical:
+            return Mixed().fit(np.nan_to_num(x), y)
+        return Trees(200).fit(x, y, weights)
 
     def _deviation(self, x: Array, y: Array, groups: Array) -> float:
         """The error of the forecast on groups left out, from three folds."""
@@ -321,7 +334,9 @@ class Ranker:
     def _target(self, context: Context, trial: Trial) -> float:
         if trial.log_value is None:
             return 0.0
-        return trial.log_value - (trial.features["log_physics_tok_s"] if self.physical else mean_of(context))
+        return trial.log_value - (
+            trial.features["log_physics_tok_s"] if self.physical else self.levels[context.key]
+        )
 
     def _row(self, context: Context, trial: Trial) -> list[float]:
         named = [trial.features.get(name, math.nan if name.endswith("#") else 0.0) for name in self.names]
@@ -336,7 +351,9 @@ class Ranker:
         mean = self.model.predict(np.nan_to_num(x) if self.physical else x)
         if self.physical:
             mean = mean + np.array([trial.features["log_physics_tok_s"] for trial in context.trials])
-        chance = self.works(x)
+        # A choice never seen anywhere is a gamble, whatever its name promises.
+        unseen = np.array([trial.key not in self.memory.place for trial in context.trials])
+        chance = self.works(x) * np.where(unseen, UNSEEN, 1.0)
         return [
             Prior(mean=float(value), deviation=self.deviation, works=float(one))
             for value, one in zip(mean, chance, strict=True)

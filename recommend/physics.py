@@ -7,11 +7,13 @@ Unknown sizes make the estimate ``None``, never a guess.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from kb.vocab.gpus import Gpu
 from kb.vocab.models import ModelEntry
 
+EMPTY: Mapping[str, Any] = MappingProxyType({})
 MEMORY_EFFICIENCY = 0.75
 COMPUTE_EFFICIENCY = 0.55
 LINK_EFFICIENCY = 0.7
@@ -22,8 +24,7 @@ PCIE_GB_S = {3: 16.0, 4: 32.0, 5: 64.0, 6: 128.0}
 ATTENTION_WITH_LATENT = "mla"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class Load(NamedTuple):
     """The workload: tokens in and out per request, requests in flight."""
 
     input_len: int
@@ -31,8 +32,7 @@ class Load:
     concurrency: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(NamedTuple):
     """How the model lies on the GPUs: parallel sizes, bits per weight (experts and the rest), KV bytes.
 
     ``compute`` names the tensor-core precision (``bf16``, ``fp8``, ``fp4``) of the large products.
@@ -54,15 +54,14 @@ class Layout:
         return self.tp * self.pp * self.dp
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class Estimate(NamedTuple):
     """Seconds and tokens per second at the roofline; ``parts`` are one decode step's seconds by cause."""
 
     prefill_s: float
     step_s: float
     ttft_s: float
     output_tok_s: float
-    parts: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[str, float] = EMPTY
     weight_gib_per_gpu: float = 0.0
     kv_bytes_per_token: float = 0.0
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 Value = str | float
 Choice = Mapping[str, Value]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prior:
+class Prior(NamedTuple):
     """What is expected of a choice before anything is seen here: mean and deviation of the log value."""
 
     mean: float
@@ -24,11 +23,10 @@ class Prior:
     works: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(NamedTuple):
     """One try: which choice (by index) and its log value; ``None`` where it failed."""
 
-    index: int
+    at: int
     log_value: float | None
 
 
@@ -37,7 +35,7 @@ def next_choice(choices: Sequence[Choice], priors: Sequence[Prior], seen: Sequen
 
     Before anything has worked: the highest chance-weighted mean. Afterwards: expected improvement × chance.
     """
-    tried = {one.index for one in seen}
+    tried = {one.at for one in seen}
     left = [index for index in range(len(choices)) if index not in tried]
     if not left:
         return None
@@ -102,13 +100,13 @@ def _weights(
     """Cholesky factor of the seen points' covariance and its solution for their errors."""
     rows = [
         [
-            _covariance(choices, priors, a.index, b.index) + (NOISE**2 if i == j else 0.0)
+            _covariance(choices, priors, a.at, b.at) + (NOISE**2 if i == j else 0.0)
             for j, b in enumerate(worked)
         ]
         for i, a in enumerate(worked)
     ]
     factor = _cholesky(rows)
-    errors = [(one.log_value or 0.0) - priors[one.index].mean for one in worked]
+    errors = [(one.log_value or 0.0) - priors[one.at].mean for one in worked]
     return _solve_transposed(factor, _solve(factor, errors)), factor
 
 
@@ -120,7 +118,7 @@ def _updated(
     index: int,
 ) -> tuple[float, float]:
     solution, factor = weights
-    across = [_covariance(choices, priors, index, one.index) for one in worked]
+    across = [_covariance(choices, priors, index, one.at) for one in worked]
     explained = _solve(factor, across)
     variance = priors[index].deviation ** 2 - sum(value * value for value in explained)
     return sum(a * b for a, b in zip(across, solution, strict=True)), math.sqrt(max(variance, 1e-6))
@@ -155,8 +153,8 @@ def _chance(
     choices: Sequence[Choice], prior: float, index: int, worked: Sequence[Seen], failed: Sequence[Seen]
 ) -> float:
     """The prior chance, moved by what alike choices did: each counts as much as it is alike."""
-    good = sum(similarity(choices[index], choices[one.index]) ** 2 for one in worked)
-    bad = sum(similarity(choices[index], choices[one.index]) ** 2 for one in failed)
+    good = sum(similarity(choices[index], choices[one.at]) ** 2 for one in worked)
+    bad = sum(similarity(choices[index], choices[one.at]) ** 2 for one in failed)
     strength = 2.0
     return (prior * strength + good) / (strength + good + bad)
 

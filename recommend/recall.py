@@ -1,6 +1,7 @@
 """What each choice did in other contexts, weighed by how alike they are: the transfer between siblings.
 
-Owns the memory of relative outcomes and failures per choice and group. Plain Python; learns nothing.
+Owns the memory of outcomes per choice. A value is taken as a sum of what the context gives and what the
+choice adds (both solved for together), so that contexts with different choices can be compared. Needs numpy.
 """
 
 from __future__ import annotations
@@ -9,28 +10,24 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from recommend.features import HARDWARE_FEATURES, MODEL_FEATURES
 from recommend.replay import Context, Key
 
+Array = NDArray[np.float64]
 TRAITS = frozenset(HARDWARE_FEATURES) | frozenset(MODEL_FEATURES)
 UNKNOWN_CLOSENESS = 0.3
 # Log units by which two groups may differ before what one did says little about the other.
 SCALE = 0.5
-PRIOR_WEIGHT = 0.5
-
-
-@dataclass(slots=True)
-class Sum:
-    """Outcomes of one choice in one group: values relative to their contexts' means, and failures."""
-
-    total: float = 0.0
-    worked: int = 0
-    failed: int = 0
+ROUNDS = 12
+SHRINK = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """What is remembered of a choice: mean relative log value, weight behind it, share of failures."""
+    """What is remembered of a choice: what it adds in log units, weight behind it, share of failures."""
 
     value: float
     weight: float
@@ -38,57 +35,77 @@ class Recalled:
 
 
 class Memory:
-    """Relative outcomes of choices by group, recalled for another group by closeness."""
+    """Outcomes of choices, recalled for a group from all other groups by their closeness."""
 
     def __init__(self, contexts: Sequence[Context]) -> None:
-        self.sums: dict[Key, dict[Key, Sum]] = {}
+        keys = sorted({trial.key for context in contexts for trial in context.trials})
+        groups = sorted({context.group for context in contexts})
+        self.place = {key: index for index, key in enumerate(keys)}
+        self.groups = {group: index for index, group in enumerate(groups)}
         self.traits: dict[Key, Mapping[str, float]] = {}
         for context in contexts:
             self.traits.setdefault(context.group, traits_of(context))
-            self._add(context)
-        self.closeness: dict[tuple[Key, Key], float] = {}
-
-    def _add(self, context: Context) -> None:
-        middle = mean_of(context)
-        for trial in context.trials:
-            row = self.sums.setdefault(trial.key, {}).setdefault(context.group, Sum())
-            if trial.log_value is None:
-                row.failed += 1
-            else:
-                row.total += trial.log_value - middle
-                row.worked += 1
+        rows = [(c, context, trial) for c, context in enumerate(contexts) for trial in context.trials]
+        self.context = np.array([c for c, _, _ in rows])
+        self.key = np.array([self.place[trial.key] for _, _, trial in rows])
+        self.group = np.array([self.groups[context.group] for _, context, _ in rows])
+        self.failed = np.array([trial.log_value is None for _, _, trial in rows])
+        self.value = np.array([trial.log_value or 0.0 for _, _, trial in rows])
+        self.known: dict[Key, tuple[Array, Array, Array]] = {}
 
     def recall(self, key: Key, context: Context) -> Recalled:
         """What the other groups say of a choice in this context."""
-        total = weight = failed = seen = 0.0
-        for group, row in self.sums.get(key, {}).items():
-            if group == context.group:
-                continue
-            close = self._close(context, group)
-            # Many contexts of one group repeat each other: their number counts by its root.
-            share = close * math.sqrt(row.worked + row.failed) / (row.worked + row.failed)
-            total += share * row.total
-            weight += share * row.worked
-            failed += share * row.failed
-            seen += share * (row.worked + row.failed)
-        return Recalled(
-            value=total / (weight + PRIOR_WEIGHT),
-            weight=weight,
-            failed=failed / seen if seen else math.nan,
-        )
+        added, weight, failed = self._for(context)
+        index = self.place.get(key)
+        if index is None:
+            return Recalled(0.0, 0.0, math.nan)
+        return Recalled(float(added[index]), float(weight[index]), float(failed[index]))
 
-    def _close(self, context: Context, group: Key) -> float:
-        pair = (context.group, group)
-        if pair not in self.closeness:
+    def _for(self, context: Context) -> tuple[Array, Array, Array]:
+        if context.group not in self.known:
             mine = self.traits.get(context.group) or traits_of(context)
-            self.closeness[pair] = closeness(mine, self.traits[group])
-        return self.closeness[pair]
+            close = np.array([closeness(mine, self.traits[group]) for group in self.groups])
+            if context.group in self.groups:
+                close[self.groups[context.group]] = 0.0
+            # Many contexts of one group repeat each other: their number counts by its root.
+            sizes = np.bincount(self.group, minlength=len(close)).astype(float)
+            weights = (close / np.sqrt(np.maximum(sizes, 1.0)))[self.group]
+            self.known[context.group] = self._solved(weights)
+        return self.known[context.group]
+
+    def _solved(self, weights: Array) -> tuple[Array, Array, Array]:
+        """What each choice adds, by turns with what each context gives; its weight; its share of failures."""
+        good = np.where(self.failed, 0.0, weights)
+        added = additive(self.context, self.key, self.value, good, len(self.place))
+        total = np.bincount(self.key, good, len(self.place))
+        tried = np.bincount(self.key, weights, len(self.place))
+        bad = np.bincount(self.key, weights * self.failed, len(self.place))
+        share = np.divide(bad, tried, out=np.full(len(tried), math.nan), where=tried > 0)
+        return added, total, share
 
 
-def mean_of(context: Context) -> float:
-    """The mean log value of what worked."""
-    values = [one.log_value for one in context.trials if one.log_value is not None]
-    return sum(values) / len(values) if values else 0.0
+def additive(context: Array, key: Array, value: Array, weights: Array, keys: int) -> Array:
+    """What each key adds when value = context + key, by weighted alternating means."""
+    count = int(context.max()) + 1
+    per_context = np.maximum(np.bincount(context, weights, count), 1e-12)
+    per_key = np.bincount(key, weights, keys)
+    added = np.zeros(keys)
+    for _ in range(ROUNDS):
+        given = np.bincount(context, weights * (value - added[key]), count) / per_context
+        added = np.bincount(key, weights * (value - given[context]), keys) / (per_key + SHRINK * 1e-3)
+    return np.asarray(added)
+
+
+def levels(contexts: Sequence[Context]) -> dict[Key, float]:
+    """What each context gives (log units), all groups alike: the level that its choices add to."""
+    memory = Memory(contexts)
+    weights = np.where(memory.failed, 0.0, 1.0)
+    added = additive(memory.context, memory.key, memory.value, weights, len(memory.place))
+    per_context = np.maximum(np.bincount(memory.context, weights, len(contexts)), 1e-12)
+    given = (
+        np.bincount(memory.context, weights * (memory.value - added[memory.key]), len(contexts)) / per_context
+    )
+    return {context.key: float(level) for context, level in zip(contexts, given, strict=True)}
 
 
 def traits_of(context: Context) -> Mapping[str, float]:

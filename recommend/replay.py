@@ -93,7 +93,7 @@ def play(context: Context, choose: Chooser, given: int = 0, most: int | None = N
     while len(regret) < limit and not (reached and len(regret) >= 3):
         index = choose(context, seen)
         value = context.trials[index].log_value
-        seen.append(Seen(index=index, log_value=value))
+        seen.append(Seen(at=index, log_value=value))
         regret.append(_regret(context, seen))
         if not reached:
             tries, valid = tries + 1, valid + (value is not None)
@@ -111,7 +111,7 @@ def _given(context: Context, count: int) -> list[Seen]:
         if one.log_value is None or context.best - one.log_value > math.log(1 + WITHIN)
     ]
     drawn = random.Random(repr(context.key)).sample(worse, min(count, len(worse)))  # noqa: S311 - a reproducible draw
-    return [Seen(index=index, log_value=context.trials[index].log_value) for index in drawn]
+    return [Seen(at=index, log_value=context.trials[index].log_value) for index in drawn]
 
 
 def _regret(context: Context, seen: Sequence[Seen]) -> float | None:
@@ -124,7 +124,7 @@ def by_order(rank: Callable[[Context], Sequence[float]]) -> Chooser:
 
     def choose(context: Context, seen: Sequence[Seen]) -> int:
         scores = rank(context)
-        tried = {one.index for one in seen}
+        tried = {one.at for one in seen}
         return max(
             (index for index in range(len(scores)) if index not in tried),
             key=lambda index: (scores[index], -index),

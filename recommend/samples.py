@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb.measurements import ServingPoint
 from kb.model import Point, Tried
@@ -26,8 +25,7 @@ KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "nvfp4": 0.56, "fp4": 
 DENSE_BITS = {"nvfp4": 8.0, "mxfp4": 16.0, "fp8": 8.0, "w4a16": 16.0, "awq": 5.0, "gptq": 5.0}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(NamedTuple):
     """One measured point with its features; ``group`` is (GPU, model shape), ``choice`` what was chosen."""
 
     group: tuple[str, str]

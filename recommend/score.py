@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 METRICS = {
     # metric -> the feature that holds the logarithm of its physical estimate
@@ -20,8 +19,7 @@ METRICS = {
 NOVELTY = ("same", "new-gpu", "new-model", "new-both")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class Prediction(NamedTuple):
     """An expected value with its interval: ``level`` of the truth lies between ``low`` and ``high``.
 
     ``novelty`` tells what the model had seen: this GPU with this model (``same``), or one or neither of them.

@@ -6,8 +6,7 @@ Owns status and chance of one judged candidate, from its findings, own runs, pub
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb.measurements import ServingPoint
 from kb.model import Tried
@@ -36,8 +35,7 @@ OPEN_TRAP = 0.8
 LEAST = 0.03
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class Judged(NamedTuple):
     """A candidate with its verdict, chance, and the own and published evidence that carries its status."""
 
     candidate: Candidate
@@ -47,11 +45,10 @@ class Judged:
     runs: tuple[Tried, ...] = ()
     points: tuple[ServingPoint, ...] = ()
     writeups: tuple[Mapping[str, Any], ...] = ()
-    good: tuple[Finding, ...] = field(default_factory=tuple)
+    good: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class Ground(NamedTuple):
     """What all candidates of one engine share: its base, the roles in use, and who ran this model on it.
 
     ``trapped`` are roles of which some kernel is known bad here; ``points`` and ``writeups`` are of

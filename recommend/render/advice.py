@@ -54,6 +54,9 @@ def _pick_lines(rank: int, pick: Pick) -> Iterator[str]:
     yield f"{title}: {safe(release)} ({chance})"
     yield ""
     yield from paste("", pick.command, indent=4, gutter=0)
+    if pick.file:
+        yield f"    with {pick.file[0]}:"
+        yield from (f"      {safe(line)}" for line in pick.file[1].splitlines())
     yield ""
     if rank == 1:
         yield from _why_lines(pick)

@@ -91,8 +91,15 @@ def _verdict(answer: Recommendation) -> Iterator[str]:
         f"One try takes about {first.cost_min:.0f} minutes."
     )
     yield fenced(first.command, "sh")
+    yield from _file(first)
     if answer.abstained:
         yield plain(answer.abstained)
+
+
+def _file(pick: Pick) -> Iterator[str]:
+    if pick.file:
+        yield f"with {code(pick.file[0])}:"
+        yield fenced(pick.file[1].rstrip(), "yaml")
 
 
 def _applies(answer: Recommendation) -> Iterator[str]:
@@ -257,6 +264,7 @@ def _alternatives(answer: Recommendation) -> Iterator[str]:
     for rank, pick in enumerate(answer.picks[1:], 2):
         yield f"### {rank}. {plain(pick.engine)} {plain(pick.engine_version or '')}".rstrip()
         yield fenced(pick.command, "sh")
+        yield from _file(pick)
         expected = f" Expected: {plain(interval(pick.predicted))}." if pick.predicted else ""
         yield f"{pick.p_works:.0%} likely to work: {_STATUS[pick.status]}.{expected}"
         yield bullets(_sentence(one) for one in pick.why[:4])
