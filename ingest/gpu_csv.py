@@ -15,11 +15,13 @@ from functools import lru_cache
 from itertools import islice
 
 from ingest.gpu_columns import Column, recognise_column, unit_factor
-from ingest.sources import HEAD_BYTES, Source
+from ingest.sources import Source
 
 BLOCK_BYTES = 1 << 20
 HEADER_SEARCH_LINES = 40
 _LONGEST_LINE = 4 << 20
+_LONGEST_NAME = 80
+_MOST_BLANKS = 6
 _DELIMITERS = (",", ";", "\t", "|")
 _NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z%°/]*)\s*$")
 _TROUBLE = re.compile(r"(?i)lost|unknown error|err!|insufficient permission|not found")
@@ -63,6 +65,8 @@ def layout(head: str) -> TraceLayout | None:
             columns = tuple(recognise_column(cell) for cell in cells)
             if len(cells) > 1 and _looks_like_header(columns):
                 rest = head.split("\n")[number + 1 :]
+                if not _looks_like_rows(rest, text, delimiter):
+                    continue
                 return TraceLayout(columns, delimiter, _decimal(delimiter, rest), text, number + 1)
     return None
 
@@ -90,11 +94,9 @@ def to_number(text: str, role: str, factor: float = 1.0, decimal: str = ".") -> 
     return value * factor
 
 
-def raw_head(source: Source) -> str:
-    """The first lines as they stand: what ``layout`` needs, since it counts lines."""
-    with source.open() as stream:
-        data = stream.read(HEAD_BYTES)
-    return codecs.getincrementaldecoder(_encoding(data))("replace").decode(data)
+def table_in(source: Source) -> TraceLayout | None:
+    """The table that a source's head shows, as it stands or behind outer prefixes."""
+    return layout(source.raw_head) or layout(source.head)
 
 
 def blocks(source: Source) -> Iterator[str]:
@@ -126,8 +128,8 @@ def find_table(
     source: Source, find: Callable[[str], TraceLayout | None]
 ) -> tuple[TraceLayout, Iterator[str]] | None:
     """The table of a source and its lines: raw where that gives the same columns, else without prefixes."""
-    raw, clean = find(raw_head(source)), find(source.head)
-    if raw and (clean is None or raw.columns == clean.columns):
+    raw, clean = find(source.raw_head), find(source.head)
+    if raw and (clean is None or raw.columns == clean.columns or raw.columns[0].role != "other"):
         return raw, blocks(source)
     return (clean, clean_blocks(source)) if clean else None
 
@@ -135,7 +137,19 @@ def find_table(
 def _looks_like_header(columns: Sequence[Column]) -> bool:
     known = [one for one in columns if one.role != "other"]
     numbers = sum(1 for one in columns if re.fullmatch(r"[-+\d.,:/ ]*", one.name))
+    if any(len(one.name) > _LONGEST_NAME or one.name.count(" ") > _MOST_BLANKS for one in columns):
+        return False
     return len(known) >= 2 and numbers == 0 and (any(one.is_metric for one in known) or len(known) >= 3)
+
+
+def _looks_like_rows(rest: Sequence[str], header: str, delimiter: str) -> bool:
+    """Whether what follows a header is a row as wide as it, or nothing yet. Prose has commas, too."""
+    follows = next((line for line in rest if line.strip() and line.strip("\r \ufeff") != header), None)
+    if follows is None:
+        return True
+    width = len(split_cells(header, delimiter))
+    some = [line for line in rest[:20] if line.strip()]
+    return any(len(split_cells(line, delimiter)) == width and re.search(r"\d|N/A", line) for line in some)
 
 
 def split_cells(text: str, delimiter: str) -> list[str]:

@@ -102,6 +102,11 @@ class Source:
         )
 
     @cached_property
+    def raw_head(self) -> str:
+        """The first 64 KiB as text, as it stands: for tables, whose rows may begin with a time."""
+        return decode(self._head_bytes)
+
+    @cached_property
     def _head_bytes(self) -> bytes:
         return next(self.blocks(HEAD_BYTES), b"")
 

@@ -15,7 +15,7 @@ from typing import Any
 from ingest.formats import Format, Unreadable
 from ingest.gpu_columns import Column, is_tool_name, recognise_column
 from ingest.gpu_count import summarise
-from ingest.gpu_csv import TraceLayout, find_table, layout, to_number
+from ingest.gpu_csv import TraceLayout, find_table, layout, table_in, to_number
 from ingest.sources import Source
 from ingest.tally import Cards, vague_roles
 from ingest.traces import hardware_of, line_count, summary_reading, telemetry_of, trace_reading
@@ -32,7 +32,7 @@ _NESTED = ("gpus", "devices", "cards", "gpu", "samples", "gpu_stats", "gpu_metri
 
 def sniff_csv(source: Source) -> float:
     """Enough columns of a GPU's state and none of a result."""
-    found = layout(source.head)
+    found = table_in(source)
     if found is None or not _is_trace(found.columns):
         return 0.0
     if sum(1 for one in found.columns if is_tool_name(one.name) and "." in one.name) >= 2:

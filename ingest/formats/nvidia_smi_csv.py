@@ -18,7 +18,7 @@ from ingest.gpu_csv import (
     find_table,
     given_layout,
     layout,
-    raw_head,
+    table_in,
 )
 from ingest.machine import hardware, known
 from ingest.sources import Source
@@ -36,7 +36,7 @@ _VALUE = re.compile(
 
 def sniff_query(source: Source) -> float:
     """Header cells spelled as the tool prints its fields; at least two, or all of them."""
-    found = layout(source.head)
+    found = table_in(source)
     if found is None or _is_apps(found):
         return 0.0
     mine = [one for one in found.columns if is_tool_name(one.name)]
@@ -54,7 +54,7 @@ def sniff_bare(source: Source) -> float:
 
 def sniff_apps(source: Source) -> float:
     """A header of process columns."""
-    found = layout(source.head)
+    found = table_in(source)
     return 0.97 if found is not None and _is_apps(found) else 0.0
 
 
@@ -72,7 +72,7 @@ def read(source: Source) -> Reading:
 
 def read_with_columns(source: Source, columns: Sequence[str]) -> Reading:
     """Samples of a trace without header, by the column names that the user gave, in order."""
-    found = given_layout(columns, raw_head(source))
+    found = given_layout(columns, source.raw_head)
     summary = summarise(blocks(source), found)
     if not summary.rows:
         raise Unreadable(f"no row has the {len(columns)} columns that --columns names")
@@ -92,7 +92,7 @@ def read_bare(source: Source) -> Reading:
 
 def read_apps(source: Source) -> Reading:
     """Processes and the memory each holds: hardware names and, per process, the largest memory seen."""
-    found = layout(source.head)
+    found = table_in(source)
     if found is None:
         raise Unreadable("no header line of process columns was found")
     reader = _Apps(found)

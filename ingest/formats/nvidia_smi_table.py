@@ -7,14 +7,17 @@ layouts, so they only name the GPU where what is left fits one product.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from ingest.formats import Format
+from ingest.formats.nvidia_smi_list import GPU_LINE
+from ingest.formats.nvidia_smi_topo import describe, matrix
 from ingest.machine import hardware, known
 from ingest.sources import Source
 from ingest.tally import Cards
 from ingest.traces import hardware_of, line_count, telemetry_of, trace_reading
-from kb.model import Problem, Reading
+from kb.model import Hardware, Problem, Reading, Telemetry
 
 _VERSIONS = re.compile(
     r"NVIDIA-SMI\s+(?P<tool>\S+).*?(?:(?:Driver|KMD) Version:\s*(?P<driver>\S+))"
@@ -38,6 +41,7 @@ _PROCESS = re.compile(
     r"^\|\s+(?P<gpu>\d+)\s+(?:(?:\d+|N/A)\s+(?:\d+|N/A)\s+)?(?P<pid>\d+)\s+(?P<type>C|G|C\+G|M\+C)\s+"
     r"(?P<name>.*?)\s+(?P<memory>\d+MiB|N/A)\s*\|"
 )
+_MOST_PROSE = 2000
 _FAILURES = re.compile(
     r"^(?:NVIDIA-SMI has failed because .*|No devices were found|Failed to initialize NVML: .*|"
     r"Unable to determine the device handle for .*|Insufficient Permissions|"
@@ -66,10 +70,10 @@ def read_table(source: Source) -> Reading:
         str(source.path),
         "nvidia_smi_table",
         found if reader.cards.rows else None,
-        hardware_of(found, driver=reader.versions.get("driver"), cuda=reader.versions.get("cuda")),
+        reader.hardware(found),
         tool="nvidia-smi",
         tool_version=reader.versions.get("tool"),
-        lines=line_count(reader.lines, len(reader.prose)),
+        lines=line_count(reader.lines, reader.odd),
         problems=reader.problems[:20],
         extra=reader.extra(),
     )
@@ -108,11 +112,12 @@ class _Tables:
         self.versions: dict[str, str] = {}
         self.first = self.last = ""
         self.prose: list[str] = []
+        self.raw: list[str] = []
         self.problems: list[Problem] = []
         self.mig: dict[str, dict[str, str]] = {}
         self.processes: dict[str, dict[str, Any]] = {}
         self.open: re.Match[str] | None = None
-        self.lines = self.tables = 0
+        self.lines = self.tables = self.odd = 0
 
     def take(self, number: int, line: str) -> None:
         """One line."""
@@ -124,7 +129,18 @@ class _Tables:
         elif date := _DATE.match(line):
             self.first, self.last = self.first or date[1], date[1]
         else:
-            self.prose.append(line.strip()[:200])
+            self.odd += 1
+            if len(self.prose) < _MOST_PROSE:
+                self.prose.append(line.strip()[:200])
+                self.raw.append(line[:2000])
+
+    def hardware(self, found: Telemetry) -> Hardware:
+        """The machine; ``-L`` and ``topo -m`` of the same session add whole names and the links."""
+        listed = [card[2] for line in self.prose if (card := GPU_LINE.match(line))]
+        links, _ = matrix(self.raw)
+        told = hardware_of(found, driver=self.versions.get("driver"), cuda=self.versions.get("cuda"))
+        whole = hardware(listed) if listed and told.gpu is None else told
+        return replace(told, gpu=whole.gpu, arch=whole.arch or told.arch, topology=describe(links))
 
     def extra(self) -> dict[str, Any]:
         """What has no place of its own: MIG devices, processes, tables read, words around them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ingest.formats import Format, Unreadable
@@ -27,28 +27,19 @@ def sniff(source: Source) -> float:
     """The header of the matrix and a row of link words."""
     if not _HEADER.search(source.head[:4000]):
         return 0.0
+    if "| NVIDIA-SMI " in source.head:
+        return 0.5  # a session with the plain table in it, which that format reads together
     return 0.97 if any(_row(line) for line in source.head.split("\n")[:80]) else 0.3
 
 
 def read(source: Source) -> Reading:
     """The matrix: rows by name, links among GPUs, the nearest network card of each, NUMA nodes."""
-    columns: list[str] = []
-    rows: dict[str, list[str]] = {}
-    nics: dict[str, str] = {}
-    lines = 0
-    for _, line in source.lines():
-        text = re.sub(r"\x1b\[\d*m", "", line)
-        lines += bool(text.strip())
-        if not columns and _HEADER.search(text):
-            columns = _cells(text)
-        elif row := _row(text):
-            rows[row[0]] = row[1]
-        elif nic := _NIC_NAME.match(text):
-            nics[nic[1]] = nic[2]
-    if not rows:
+    numbered = list(source.lines())
+    lines = sum(1 for _, line in numbered if line.strip())
+    links, nics = matrix(line for _, line in numbered)
+    if not links:
         raise Unreadable("the topology matrix has no row")
-    links = {name: dict(zip(columns, cells, strict=False)) for name, cells in rows.items()}
-    gpus = [name for name in rows if name.startswith("GPU")]
+    gpus = [name for name in links if name.startswith("GPU")]
     return trace_reading(
         str(source.path),
         "nvidia_smi_topo",
@@ -58,6 +49,20 @@ def read(source: Source) -> Reading:
         lines=line_count(lines),
         extra=_extra(links, gpus, nics),
     )
+
+
+def matrix(lines: Iterable[str]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """(links by row and column, device behind each NIC) of the matrix among these lines, if any."""
+    columns, rows, nics = list[str](), dict[str, list[str]](), dict[str, str]()
+    for line in lines:
+        text = re.sub(r"\x1b\[\d*m", "", line)
+        if not columns and _HEADER.search(text):
+            columns = _cells(text)
+        elif columns and (row := _row(text)):
+            rows[row[0]] = row[1]
+        elif nic := _NIC_NAME.match(text):
+            nics[nic[1]] = nic[2]
+    return {name: dict(zip(columns, cells, strict=False)) for name, cells in rows.items()}, nics
 
 
 def describe(links: Mapping[str, Mapping[str, str]]) -> str | None:
@@ -105,8 +110,8 @@ def _cells(line: str) -> list[str]:
         cells = [cell.strip() for cell in line.strip("\n").split("\t")]
         named = cells[1:] if not cells[0] else cells
         return [cell for at, cell in enumerate(named) if cell or at < len(named) - 2]
-    joined = re.sub(r"(CPU|NUMA|GPU NUMA) (Affinity|ID)", lambda one: one[0].replace(" ", "\x1f"), line)
-    return [cell.replace("\x1f", " ") for cell in joined.split()]
+    joined = re.sub(r"(CPU|NUMA|GPU NUMA) (Affinity|ID)", lambda one: one[0].replace(" ", "\x01"), line)
+    return [cell.replace("\x01", " ") for cell in joined.split()]
 
 
 FORMAT = Format(
