@@ -13,7 +13,7 @@ from kb.model import Tried
 from recommend import candidates, own
 from recommend.advice import Avoided, Expected, Pick, Reason
 from recommend.expect import Known, writeups_on
-from recommend.explore import DOUBTFUL, Explored, word_of
+from recommend.explore import DOUBTFUL, Bearing, Explored, word_of
 from recommend.question import Query
 from recommend.render.verdict import finding_json
 from recommend.veto import Evidence, Finding, judge
@@ -29,7 +29,8 @@ def avoided(explored: Sequence[Explored], chosen: Sequence[str]) -> Iterator[Avo
     met: set[tuple[str, str]] = set()
     order = sorted(explored, key=lambda each: each.engine not in chosen)
     for each in order:
-        for one in (*_of_options(each), *_of_cache(each)):
+        found = [*_of_options(each), *_of_cache(each)]
+        for one in sorted(found, key=lambda one: DOUBTFUL.index(one.verdict)):
             key = (str(one.finding["record"]), repr(sorted(one.roles.items())))
             if key not in met:
                 met.add(key)
@@ -54,21 +55,37 @@ def _added(query: Query, base: Query) -> dict[str, Any]:
 
 
 def _of_cache(each: Explored) -> Iterator[Avoided]:
-    """An 8-bit KV cache, where something is known against it on top of what the pick has."""
+    """An 8-bit KV cache: what is known against it, with the settings that it takes for that to hold."""
     value = FP8_KV.get(each.engine)
     if value is None or each.base.kv_dtype is not None:
         return
-    before = {found.record for found in judge(each.composed.query, each.evidence).findings}
-    changed = candidates.vary(each.composed.query, {"kv_cache_dtype": value})
-    for found in judge(changed, each.evidence).findings:
-        if found.verdict in DOUBTFUL and found.record not in before:
-            yield Avoided(
-                engine=each.engine,
-                roles=dict(found.applies_to.get("roles_kernels") or {}),
-                settings={"kv_cache_dtype": value},
-                verdict=found.verdict,
-                finding=finding_json(found),
-            )
+    for record in each.evidence.records:
+        for alternative in record["matches"]:
+            asked = _as_asked(alternative["when"], value)
+            if asked is None or record["good"]:
+                continue
+            query = candidates.vary(each.composed.query, asked)
+            for found in judge(query, Bearing([record], ())).findings:
+                if found.verdict in DOUBTFUL:
+                    yield Avoided(
+                        engine=each.engine,
+                        roles={},
+                        settings=_added(query, each.composed.query),
+                        verdict=found.verdict,
+                        finding=finding_json(found),
+                    )
+
+
+def _as_asked(when: Sequence[tuple[str, str | None, Json]], value: str) -> dict[str, Any] | None:
+    """The settings that meet a record's conditions on cache and settings; ``None`` without FP8."""
+    asked: dict[str, Any] = {}
+    for name, key, condition in when:
+        named = condition.get("any") or ()
+        if name == "kv_dtype" and any("fp8" in str(one) for one in named):
+            asked["kv_cache_dtype"] = value
+        elif name == "settings" and key and named:
+            asked[key] = named[0]
+    return asked if "kv_cache_dtype" in asked else None
 
 
 def measured_elsewhere(question: Query, known: Known) -> Iterator[Expected]:

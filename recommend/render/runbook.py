@@ -16,6 +16,8 @@ from recommend.render.advice import UNITS, interval, number, spelled, told
 from recommend.render.plain import safe
 
 _SPECIAL = re.compile(r"[\\`*{}\[\]<>|~$]|(?<!\w)_|_(?!\w)|^[-+#=!&]|^\d+(?=[.)]\s)|!(?=\[)")
+# A bar ends a cell even inside code.
+_BAR = re.compile(r"(?<!\\)\|")
 _STATUS = {
     "proven-here": "this configuration served on this machine",
     "proven-elsewhere": "its kernels, or this engine with this model, are known to work on this architecture",
@@ -127,7 +129,7 @@ def _applies(answer: Recommendation) -> Iterator[str]:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table of cells that are already escaped."""
-    lines = [head, ["---"] * len(head), *rows]
+    lines = [head, ["---"] * len(head), *[[_BAR.sub(r"\|", cell) for cell in cells] for cells in rows]]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
