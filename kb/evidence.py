@@ -46,10 +46,8 @@ def gather(question: Question, store: Path | None = None, record_dirs: Iterable[
 
 def own_runs(store: Path | None, arch: str | None, family: str | None) -> tuple[Tried, ...]:
     """Own runs on an architecture (or its siblings) or of a model family, folded per configuration."""
-    try:
-        from kb import snapshot  # noqa: PLC0415 - sqlite3 is loaded only where there is something to ask
-    except ImportError:
-        return ()
+    from kb import snapshot  # noqa: PLC0415 - sqlite3 is loaded only where there is something to ask
+
     path = store or default_store()
     return tuple(snapshot.read(path, arch, family))
 

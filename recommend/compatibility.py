@@ -132,10 +132,10 @@ def _begin(record: Json) -> str | None:
 
 
 _LEGEND = (
-    "Made from the records by `kbctl records table`. A kernel stands under the strongest thing that is known of",
-    "it: *works* (perhaps since a version), *works since* a fix, *with limits* (fails under further conditions:",
-    "see the records), *disputed*, *broken*, or *no code* (its own source has none for this architecture). Every",
-    "other kernel is unknown here.",
+    "Made from the records by `kbctl records table`. A kernel stands under the strongest thing that is known",
+    "of it: *works* (perhaps since a version), *works since* a fix, *with limits* (fails under further",
+    "conditions: see the records), *disputed*, *broken*, or *no code* (its own source has none for this",
+    "architecture). Every other kernel is unknown here.",
 )
 
 

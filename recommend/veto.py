@@ -127,13 +127,22 @@ def _strength(found: Finding) -> tuple[Any, ...]:
     )
 
 
-def _word(findings: Iterable[Finding], query: Query) -> str:
+def _word(findings: Sequence[Finding], query: Query) -> str:
     words = {found.verdict for found in findings}
-    for word in VERDICTS:
-        if word in words:
-            return word
+    word = next((one for one in VERDICTS if one in words), None)
+    if word == "known-good" and not proven(findings, query):
+        word = None
     sayable = query.arch and (query.engine or query.resolved or query.settings)
-    return "no-known-problem" if sayable else "unknown"
+    return word or ("no-known-problem" if sayable else "unknown")
+
+
+def proven(findings: Iterable[Finding], query: Query) -> bool:
+    """Whether every kernel that the question chose is known to work, or this very configuration is."""
+    good = [found for found in findings if found.verdict == "known-good"]
+    named = {role for found in good for role in (found.applies_to.get("roles") or {})}
+    works = {one for role in named for one in role_names(role)}
+    chosen = {role for role, found in query.resolved.items() if found.by in ("said", "setting")}
+    return chosen <= works or any(found.kind == "own-run" for found in good)
 
 
 def _needed(query: Query, verdict: str) -> tuple[str, ...]:

@@ -265,6 +265,13 @@ def test_a_good_record_counts_only_where_nothing_bad_does() -> None:
     assert verdict(ASKED + " --gpus 8", good, narrower)[0] == "known-bad"
 
 
+def test_a_chosen_kernel_that_nothing_speaks_for_is_not_known_good() -> None:
+    good = record(TRTLLM.replace("trtllm-gen", "cutlass"), "good", WORKS, BASE.replace('"crash"', '"ok"'))
+    check = "--gpu sm120 --role moe=cutlass"
+    assert verdict(check, good)[0] == "known-good"
+    assert verdict(check + " --role mla=triton", good)[0] == "no-known-problem"
+
+
 def test_what_nobody_chose_is_not_suspect_but_advice() -> None:
     found = judge(asked("--gpu sm120 --engine sglang"), Evidence(records=(record(TRTLLM + "count = 8\n"),)))
     assert (found.verdict, found.findings) == ("no-known-problem", ())

@@ -120,12 +120,20 @@ def as_text(query: Query, verdict: Verdict) -> str:
 
 def _headline(verdict: Verdict) -> str:
     said = {
-        "no-known-problem": "nothing is known against it",
+        "no-known-problem": _unproven(verdict),
         "unknown": "too little is said or known to tell",
         "known-good": _proven(verdict),
     }
     text = said.get(verdict.verdict) or (_shape(verdict.findings[0]) if verdict.findings else "")
     return f"{verdict.verdict.upper()}: {text}"
+
+
+def _unproven(verdict: Verdict) -> str:
+    return (
+        f"nothing is known against it; {_proven(verdict)}"
+        if verdict.findings
+        else "nothing is known against it"
+    )
 
 
 def _proven(verdict: Verdict) -> str:
