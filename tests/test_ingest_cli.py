@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
-import os
 import shutil
-import subprocess
-import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kb.cli import main
 
 DEMO = Path(__file__).parent / "data" / "demo" / "runs"
 SGLANG_OK = "sglang-0.5.11_h200_qwen3-1p4b_attn-default-nopcg_02"
@@ -31,18 +32,23 @@ ENDINGS = {
 
 
 class Kbctl:
-    """The command line with a store of its own."""
+    """The command line with a store of its own, in this process."""
 
     def __init__(self, store: Path) -> None:
         self.store = store
+        self.stderr = ""
 
-    def __call__(self, *words: str | Path, code: int = 0, stdin: str | None = None) -> str:
-        env = {**os.environ, "KBCTL_STORE": str(self.store), "COLUMNS": "200"}
-        command = [sys.executable, "-m", "kb.cli", *map(str, words)]
-        self.done = subprocess.run(command, capture_output=True, text=True, env=env, input=stdin, check=False)
-        assert "Traceback" not in self.done.stderr, self.done.stderr
-        assert self.done.returncode == code, self.done.stderr + self.done.stdout
-        return self.done.stdout
+    def __call__(self, *words: str | Path, code: int = 0, stdin: str = "") -> str:
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.setenv("KBCTL_STORE", str(self.store))
+            patch.setenv("COLUMNS", "200")
+            patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+            with pytest.raises(SystemExit) as ended:
+                main([str(one) for one in words])
+        self.stderr = err.getvalue()
+        assert (ended.value.code or 0) == code, self.stderr + out.getvalue()
+        return out.getvalue()
 
     def json(self, *words: str | Path) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self(*words, "--json"))
@@ -227,7 +233,7 @@ def test_show_takes_short_ids_and_tells_the_cause(full: Kbctl) -> None:
     assert "No available memory for the cache blocks" in told
     assert full.json("show", run)["lines"][0]["role"] == "cause"
     full("show", "run:zzz", code=2)
-    assert "kbctl runs" in full.done.stderr
+    assert "kbctl runs" in full.stderr
 
 
 def test_compare_shows_what_differs(full: Kbctl) -> None:
@@ -259,7 +265,7 @@ def test_importing_ones_own_runs_changes_nothing(kbctl: Kbctl, tmp_path: Path) -
 
 def test_an_anonymous_export_holds_no_place(full: Kbctl) -> None:
     told = full("export", "--anonymous")
-    assert "What is kept and what is hidden" in full.done.stderr
+    assert "What is kept and what is hidden" in full.stderr
     for secret in (str(DEMO), "/tmp/lab", "127.0.0.1", "demo/runs"):
         assert secret not in told
     runs = json.loads(told)["runs"]
@@ -302,14 +308,14 @@ def test_doctor_notices_a_stale_snapshot(kbctl: Kbctl) -> None:
 @pytest.mark.parametrize("words", [("ingest", "/no/such/folder"), ("parse", "/no/such/file")])
 def test_a_missing_path_is_told(kbctl: Kbctl, words: tuple[str, ...]) -> None:
     kbctl(*words, code=2)
-    assert words[1] in kbctl.done.stderr
+    assert words[1] in kbctl.stderr
 
 
 def test_a_store_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     broken = Kbctl(tmp_path / "file" / "kb.duckdb")
     broken("ingest", DEMO / OOM, code=3)
-    assert "--store" in broken.done.stderr
+    assert "--store" in broken.stderr
 
 
 def test_secrets_do_not_reach_the_store(kbctl: Kbctl, tmp_path: Path) -> None:
