@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -103,3 +104,22 @@ def test_a_broken_private_record_is_told_and_the_others_stay(folder: Path) -> No
 def test_a_missing_private_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(KbctlError, match="no such folder"):
         knowledge.load([tmp_path / "nowhere"])
+
+
+def test_records_are_found_inside_an_installed_package(tmp_path: Path, own_cache: Path) -> None:
+    site = tmp_path / "site"
+    package = Path(knowledge.__file__).parent
+    shutil.copytree(package, site / "kb", ignore=shutil.ignore_patterns("__pycache__", "catalogs", "store"))
+    (site / "kb" / "_records").mkdir()
+    write(site / "kb" / "_records", GOOD, "only-one")
+    program = "from kb import knowledge; print([one['id'] for one in knowledge.load().records])"
+    environment = {**os.environ, "KBCTL_CACHE": str(own_cache), "PYTHONPATH": str(site)}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "['only-one']"
