@@ -221,3 +221,22 @@ def test_json_keeps_its_schema(capsys: pytest.CaptureFixture[str], line: str) ->
     schema = json.loads((Path(__file__).parents[1] / "docs" / "schemas" / "check.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(answer(capsys, line)[1], schema)
+
+
+def test_gpu_auto_asks_the_local_nvidia_smi(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'NVIDIA H200, 580.95.05'\necho 'NVIDIA H200, 580.95.05'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    _, told = answer(capsys, "--gpu auto --engine vllm")
+    assert (told["query"]["gpu"], told["query"]["gpus"], told["query"]["driver"]) == (
+        "NVIDIA H200",
+        2,
+        "580.95.05",
+    )
+    program.write_text("#!/bin/sh\necho 'no devices were found' >&2\nexit 6\n")
+    code, _, err = run(capsys, "check --gpu auto")
+    assert code == 2
+    assert "no devices were found" in err
