@@ -16,7 +16,7 @@ from ingest.matching import Piece
 from ingest.quality import Answered, judge
 from ingest.sites import Region, Sites
 from kb.store import Store
-from kb.store.claims import claims_by_target
+from kb.store.claims import claims_by_target, said_of_sources
 from kb.store.quality import answers_by_model, put_quality
 from kb.store.runs import Assembled, put_runs, runs_joined_from
 from kb.store.sources import folder_parts, pending_folders, readings_of
@@ -44,7 +44,7 @@ def assemble_pending(store: Store) -> Change:
     sites = Sites(folder_parts(store))
     changed = [*waiting, *_lost(store, sites, waiting)]
     regions = sites.regions(changed, runs_joined_from(store, sites.shared))
-    claimed = Claimed(links=_links(store), said=_said(store))
+    claimed = Claimed(links=_links(store), said=said_of_sources(store))
     for some in _batches(regions):
         folders = [one for region in some for one in (*region.folders, *region.sites)]
         found = [one for region in some for one in _assemble(store, sites, region, claimed)]
@@ -116,11 +116,6 @@ def _links(store: Store) -> dict[str, dict[str, bool]]:
         target: {one.value: one.kind == "link" for one in found if one.value}
         for target, found in claims.items()
     }
-
-
-def _said(store: Store) -> dict[str, dict[str, Any]]:
-    claims = claims_by_target(store, ("said",))
-    return {target: json.loads(found[-1].value) for target, found in claims.items()}
 
 
 def _wanted(store: Store, runs: Sequence[Assembled], places: Sequence[str]) -> list[Assembled]:

@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 
 from ingest.conclude import conclude
 from ingest.matching import Draft
+from ingest.segments import part_of_trace
 from ingest.telemetry import diagnose_trace
+from ingest.windows import window
 from kb.model import Experiment, Measurement, Outcome, Telemetry
 
 T = TypeVar("T")
@@ -58,6 +60,8 @@ def say(run: Experiment, said: Mapping[str, Any]) -> Experiment:
     """The run with the user's word for what no file told; ``said`` names those fields."""
     names = []
     for name, value in said.items():
+        if name not in SAID:
+            continue
         part, field_name = SAID[name]
         value_object = getattr(run, part)
         if getattr(value_object, field_name) is None:
@@ -68,7 +72,8 @@ def say(run: Experiment, said: Mapping[str, Any]) -> Experiment:
 
 def completed(run: Experiment, draft: Draft) -> Experiment:
     """The run with its trace, its stage by what was measured on it, and its true ending."""
-    traces = [one.reading.telemetry for one in draft.traces if one.reading.telemetry is not None]
+    lasted = window(run.started, run.ended)
+    traces = [part for one in draft.traces if (part := part_of_trace(one.reading, lasted)) is not None]
     telemetry = max(traces, key=_worth, default=run.telemetry)
     flowing = _tokens_flow(run.measurements)
     own = () if draft.alone else (draft.attached[0][1],)

@@ -14,7 +14,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ingest.enrich import completed, enrich, say
-from ingest.matching import Draft, Match, Piece, best_match, matches
+from ingest.matching import OVERLAP, Draft, Match, Piece, best_match, matches
+from ingest.nodes import united
 from ingest.points import is_same_point, merged
 from kb.model import Experiment, Measurement, Outcome, Reading
 from kb.store.runs import ID_CHARACTERS, Assembled
@@ -138,6 +139,12 @@ class Work:
     def _join_one(self, piece: Piece, drafts: list[Draft], *, near: bool) -> bool:
         """Give a piece to its best match, or to every benchmark of its folder that it may describe."""
         told = _told(piece)
+        if piece.part == "trace" and len(drafts) > 1:
+            covered = [one for one in matches(piece, told, drafts, near=near) if OVERLAP in one.how]
+            for one in covered:
+                _take(piece, one)
+            if covered:
+                return True
         match = best_match(
             piece, told, drafts, near=near or any(one.folder == piece.folder for one in drafts)
         )
@@ -180,12 +187,13 @@ def run_id(anchor: str, ordinal: int) -> str:
 
 
 def _anchored(site: str, pieces: Iterable[Piece]) -> list[Draft]:
-    return [
+    found = [
         _draft(piece, ordinal, site, experiment)
         for piece in pieces
         if piece.part == "anchor"
         for ordinal, experiment in enumerate(piece.reading.experiments)
     ]
+    return united(found)
 
 
 def _draft(piece: Piece, ordinal: int, site: str, experiment: Experiment) -> Draft:

@@ -23,7 +23,7 @@ from ingest.pipeline import in_order, read
 from ingest.sources import Source, find_sources
 from kb.model import Reading
 from kb.store import Store, open_store
-from kb.store.claims import Claim
+from kb.store.claims import Claim, said_of_sources
 from kb.store.runs import compact, effects
 from kb.store.sources import (
     Known,
@@ -51,6 +51,7 @@ class Job:
     known: Known | None
     versions: Mapping[str, int]
     again: bool = False
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,11 @@ def ingest(
     with open_store(store_path, write=True, notice=notice) as store:
         known = known_sources(store)
     versions = parser_versions()
-    jobs = [Job(source=one, known=known.get(stored_path(one)), versions=versions) for one in sources]
+    columns = tuple((said or {}).get("columns", ()))
+    jobs = [
+        Job(source=one, known=known.get(stored_path(one)), versions=versions, columns=columns)
+        for one in sources
+    ]
     return _take_in(jobs, Batch(store_path, said or {}, notice), watch)
 
 
@@ -121,16 +126,19 @@ def rebuild(
     """
     with open_store(store_path, write=True, notice=notice) as store:
         known = known_sources(store)
+        said = said_of_sources(store)
         mark_pending(store, folder_parts(store))
-    versions = {} if everything else parser_versions()
-    there = {
-        path: one
-        for path, one in known.items()
-        if not _is_current(one, versions) and unfold_home(path).is_file()
-    }
+    versions = parser_versions()
     jobs = [
-        Job(source=Source(unfold_home(path)), known=one, versions=parser_versions(), again=True)
-        for path, one in there.items()
+        Job(
+            source=Source(unfold_home(path)),
+            known=one,
+            versions=versions,
+            again=True,
+            columns=tuple(said.get(one.identity, {}).get("columns", ())),
+        )
+        for path, one in known.items()
+        if (everything or not _is_current(one, versions)) and unfold_home(path).is_file()
     ]
     return _take_in(jobs, Batch(store_path, {}, notice), watch)
 
@@ -164,11 +172,12 @@ def look_at(job: Job) -> Look:
     except OSError as error:
         return _unopened(job, f"cannot be opened: {error.strerror or error}")
     same = known is not None and known.source == print_.source
-    if known and same and not job.again and _is_current(known, job.versions):
+    helped = bool(job.columns) and known is not None and known.status == "refused"
+    if known and same and not job.again and not helped and _is_current(known, job.versions):
         return _as_known(job, known, print_)
     keep = known.identity if known and (same or print_.grown) else print_.identity
     fate = "new" if known is None or keep != known.identity else "reread" if same else "grown"
-    return _look(job, take(read(job.source), job, replace(print_, identity=keep)), fate)
+    return _look(job, take(read(job.source, job.columns), job, replace(print_, identity=keep)), fate)
 
 
 def take(reading: Reading, job: Job, print_: Fingerprint) -> Taken:

@@ -16,6 +16,7 @@ from kb.model import Experiment, Reading
 
 NAMED, TIMES, PORT, MODEL, NAME, ALONE, FOLDER = 0.95, 0.7, 0.5, 0.3, 0.4, 0.85, 0.3
 ENOUGH_HERE, ENOUGH_ELSEWHERE, MARGIN = 0.3, 0.6, 0.05
+OVERLAP = "times overlap"
 REACHED_READY = frozenset({"ready", "serve", "load_test", "quality"})
 _GENERIC = re.compile(
     r"server|serve|logs?|out|std(out|err)|bench(mark)?|results?|run|json|txt|csv|gz|zst|output|test|\d+"
@@ -135,7 +136,7 @@ def _reasons(
         yield from _place(piece, draft, drafts)
     if told is not None:
         if overlap(span(told), span(draft.experiment)):
-            yield TIMES, "times overlap"
+            yield TIMES, OVERLAP
         if told.port is not None and told.port == draft.experiment.port:
             yield PORT, f"port {told.port}"
         if same_model(told, draft.experiment):

@@ -8,13 +8,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 from ingest.formats import read_source
 from ingest.redact import redact_reading
+from ingest.segments import with_segments
 from ingest.sources import Source, find_sources
 from kb.model import Problem, Reading
 
@@ -24,10 +25,16 @@ J = TypeVar("J")
 L = TypeVar("L")
 
 
-def read(source: Source) -> Reading:
-    """What one source tells, without secrets. A source that breaks its parser is a refused reading."""
+def read(source: Source, columns: Sequence[str] = ()) -> Reading:
+    """What one source tells, without secrets. A source that breaks its parser is a refused reading.
+
+    ``columns`` names the columns of a table without a header, in order.
+    """
     try:
-        return redact_reading(read_source(source))
+        reading = read_source(source, columns)
+        if reading.kind == "trace":
+            reading = with_segments(reading, source, read_source)
+        return redact_reading(reading)
     except Exception as error:
         what = f"the parser failed on this file ({type(error).__name__}: {error}); please report it"
         return Reading(
@@ -38,10 +45,10 @@ def read(source: Source) -> Reading:
         )
 
 
-def read_paths(paths: Iterable[Path]) -> Iterator[Reading]:
+def read_paths(paths: Iterable[Path], columns: Sequence[str] = ()) -> Iterator[Reading]:
     """A reading for every source under the given paths, in a stable order."""
     for source in find_sources(list(paths)):
-        yield read(source)
+        yield read(source, columns)
 
 
 def in_order(look: Callable[[J], L], jobs: Iterable[J], count: int, size: int) -> Iterator[L]:

@@ -113,7 +113,7 @@ def experiment_from_wire(wire: Mapping[str, Any]) -> Experiment:
             warnings=tuple(Warning(**{"path": None, **one}) for one in wire.get("warnings") or ()),
         ),
         measurements=tuple(measurement_from_wire(one) for one in wire.get("measurements") or ()),
-        telemetry=_telemetry_from_wire(wire.get("telemetry")),
+        telemetry=telemetry_from_wire(wire.get("telemetry")),
         started=wire.get("started"),
         ended=wire.get("ended"),
         port=wire.get("port"),
@@ -151,7 +151,8 @@ def telemetry_to_wire(telemetry: Telemetry) -> Json:
     return asdict(telemetry)
 
 
-def _telemetry_from_wire(wire: Mapping[str, Any] | None) -> Telemetry | None:
+def telemetry_from_wire(wire: Mapping[str, Any] | None) -> Telemetry | None:
+    """The trace's summary that ``telemetry_to_wire`` printed."""
     if not wire:
         return None
     return Telemetry(
@@ -191,7 +192,7 @@ def reading_from_wire(wire: Mapping[str, Any]) -> Reading:
         tool_version=wire.get("tool_version"),
         status=wire.get("status", "parsed"),
         experiments=tuple(experiment_from_wire(one) for one in wire.get("experiments") or ()),
-        telemetry=_telemetry_from_wire(wire.get("telemetry")),
+        telemetry=telemetry_from_wire(wire.get("telemetry")),
         lines=LineCount(**(wire.get("lines") or {})),
         problems=_problems(wire.get("problems") or ()),
         extra=wire.get("extra") or {},

@@ -18,6 +18,7 @@ from ingest.windows import overlap, window
 from kb.model import (
     Backend,
     Experiment,
+    Failure,
     GpuTrace,
     Hardware,
     Measurement,
@@ -94,6 +95,39 @@ def test_a_run_folder_is_one_run() -> None:
     assert found.sources[0] == "/r/1/server.log"
     hows = {path: how for path, how, _ in found.joined}
     assert "named by the run's own record" in hows["/r/1/bench_c1.txt"]
+
+
+def node(rank: int, **fields: Any) -> Experiment:
+    settings = {"nnodes": 2, "node_rank": rank}
+    return start(backend=Backend(engine="sglang", settings=settings), **fields)
+
+
+def test_the_logs_of_two_nodes_are_one_start_and_the_cause_comes_before_its_echo() -> None:
+    echo = Outcome(
+        stage="load", effect="hang", failure=Failure(signature="nccl-timeout", text="t", cause="waited")
+    )
+    cause = Outcome(
+        stage="load", effect="oom", failure=Failure(signature="oom-weights", text="t", cause="too big")
+    )
+    logs = [server("/r/node0.log", node(0, outcome=echo)), server("/r/node1.log", node(1, outcome=cause))]
+    found = only(runs(logs))
+    assert found.outcome.effect == "oom"
+    assert found.outcome.failure is not None
+    assert found.outcome.failure.path == "/r/node1.log"
+    assert found.run == run_id(logs[0].identity, 0)
+
+
+def test_stdout_and_stderr_are_one_start() -> None:
+    crash = Outcome(stage="load", effect="crash", failure=Failure(signature="x", text="t", cause="c"))
+    bare = Experiment(backend=Backend(engine="sglang"), outcome=crash)
+    for name in ("server.out", "server.log", "server.stdout.log"):
+        found = only(runs([server(f"/r/{name}"), server("/r/server.err", bare)]))
+        assert (found.outcome.effect, found.model.name) == ("crash", "/models/glm")
+    assert len(runs([server("/r/a.log"), server("/r/server.err", bare)])) == 2
+
+
+def test_two_servers_of_one_folder_stay_two() -> None:
+    assert len(runs([server("/r/prefill.log", start(port=1)), server("/r/decode.log", start(port=2))])) == 2
 
 
 def test_every_start_in_a_log_is_a_run() -> None:

@@ -327,3 +327,19 @@ def test_secrets_do_not_reach_the_store(kbctl: Kbctl, tmp_path: Path) -> None:
     kbctl("ingest", tmp_path / "server.log")
     assert token not in kbctl.store.read_bytes().decode("latin-1")
     assert token not in kbctl("sql", "SELECT reading FROM reading")
+
+
+def test_a_trace_without_a_header_needs_its_columns_named(kbctl: Kbctl, tmp_path: Path) -> None:
+    rows = (DEMO / VLLM_OK / "nvidia-smi.csv").read_text().splitlines()
+    bare = tmp_path / "smi.csv"
+    bare.write_text("\n".join(rows[1:]) + "\n")
+    kbctl("ingest", bare)
+    assert kbctl.json("sql", "SELECT status FROM source")["rows"] == [["refused"]]
+    names = ",".join(one.split("[")[0].strip() for one in rows[0].split(","))
+    assert kbctl.json("ingest", bare, "--columns", names)["sources"] == {"total": 1, "reread": 1}
+    kbctl("rebuild", "--all")
+    assert kbctl.json("sql", "SELECT status FROM source")["rows"] == [["parsed"]]
+    assert (
+        json.loads(kbctl("parse", "--json", bare, "--columns", names))["telemetry"]["samples"]
+        == len(rows) - 1
+    )

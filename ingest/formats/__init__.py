@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -28,7 +28,8 @@ class Format:
     input): 0 is no, 0.5 looks like it, 0.9 carries this format's own marker, 1 cannot be anything else.
     ``read`` returns a Reading; it may raise ``Unreadable`` with a reason, and must not raise anything else.
     ``version`` grows when the parser's reading of the same bytes changes, so that ``rebuild`` re-reads.
-    ``docs`` is a Markdown paragraph for docs/formats.md.
+    ``docs`` is a Markdown paragraph for docs/formats.md. ``read_with_columns`` reads a table without a
+    header by the column names that the user gives.
     """
 
     name: str
@@ -37,9 +38,10 @@ class Format:
     read: Callable[[Source], Reading]
     version: int = 1
     docs: str = ""
+    read_with_columns: Callable[[Source, Sequence[str]], Reading] | None = None
 
 
-class Unreadable(Exception):
+class Unreadable(Exception):  # noqa: N818 - a finding about a file, not an error of ours
     """A source cannot be read as the format that recognised it; the message says why and what would help."""
 
 
@@ -59,7 +61,7 @@ def recognise(source: Source) -> tuple[Format | None, float]:
     return best if best[1] >= LEAST else (None, best[1])
 
 
-def read_source(source: Source) -> Reading:
+def read_source(source: Source, columns: Sequence[str] = ()) -> Reading:
     """What one source tells; an unknown or refused one is a Reading that says so.
 
     Where the surest format finds that it cannot read the source, the next one that is sure has its turn.
@@ -69,6 +71,8 @@ def read_source(source: Source) -> Reading:
         if sure < (LEAST if refused is None else SURE):
             break
         try:
+            if columns and found.read_with_columns is not None:
+                return found.read_with_columns(source, columns)
             return found.read(source)
         except Unreadable as error:
             refused = refused or _refused(source, found, str(error))

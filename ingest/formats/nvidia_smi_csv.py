@@ -192,6 +192,7 @@ FORMATS = [
         kind="trace",
         sniff=sniff_bare,
         read=read_bare,
+        read_with_columns=read_with_columns,
         docs="The same with `noheader`: refused until `--columns` names its columns.",
     ),
     Format(

@@ -23,6 +23,14 @@ Paths = Annotated[
 ]
 
 
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns", metavar="A,B,…", help="Column names of a trace that was written without a header."
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add parse, ingest and rebuild."""
     app.command("parse")(parse)
@@ -30,13 +38,13 @@ def register(app: typer.Typer) -> None:
     app.command("rebuild")(rebuild)
 
 
-def parse(files: Paths, as_json: AsJson = False) -> None:
+def parse(files: Paths, as_json: AsJson = False, columns: Columns = None) -> None:
     """Tell what each file says, without storing it."""
     from ingest.pipeline import read_paths
     from kb.store.runs import compact
     from kb.wire import reading_to_wire
 
-    for reading in read_paths(files):
+    for reading in read_paths(files, _words(columns)):
         if as_json:
             typer.echo(compact(reading_to_wire(reading)))
         else:
@@ -58,16 +66,20 @@ def ingest(
     engine: Annotated[str | None, typer.Option(help="Engine, or ENGINE==VERSION, likewise.")] = None,
     model: Annotated[str | None, typer.Option(help="Model, likewise.")] = None,
     quantization: Annotated[str | None, typer.Option(help="Weight quantization, likewise.")] = None,
+    columns: Columns = None,
 ) -> None:
     """Read files, folders and archives into the store, and say what became of them."""
     from ingest.intake import ingest as take_in
     from kb.cli.said import said_fields
 
+    said = said_fields(gpu=gpu, gpus=gpus, engine=engine, model=model, quantization=quantization)
+    if columns:
+        said["columns"] = _words(columns)
     progress = Progress(quiet)
     report = take_in(
         paths,
         store,
-        said=said_fields(gpu=gpu, gpus=gpus, engine=engine, model=model, quantization=quantization),
+        said=said,
         notice=progress.notice,
         watch=lambda _, done, total: progress.step(done, total),
     )
@@ -97,6 +109,10 @@ def rebuild(
     progress.clear()
     _publish(store)
     _tell(report, store, as_json=as_json, quiet=quiet, explain=False)
+
+
+def _words(columns: str | None) -> list[str]:
+    return [one.strip() for one in columns.split(",") if one.strip()] if columns else []
 
 
 def _publish(store: Path | None) -> None:

@@ -6,6 +6,7 @@ Owns claims about runs and sources. Must not change or delete one: a later claim
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -50,6 +51,12 @@ def claims_by_target(store: Store, kinds: Iterable[str]) -> dict[str, list[Claim
     for target, kind, value, reason in store.rows(f"{sql} ORDER BY target, ordinal", [list(kinds)]):
         found.setdefault(target, []).append(Claim(kind=kind, target=target, value=value, reason=reason))
     return found
+
+
+def said_of_sources(store: Store) -> dict[str, dict[str, Any]]:
+    """identity of a source -> the fields that the user supplied with it, newest word."""
+    claims = claims_by_target(store, ("said",))
+    return {target: json.loads(found[-1].value) for target, found in claims.items()}
 
 
 def _repeats(claim: Claim, earlier: list[tuple[Any, ...]]) -> bool:
