@@ -7,6 +7,7 @@ know an engine, nor judge an outcome.
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_right
 from collections import Counter
@@ -24,6 +25,8 @@ from kb.symptoms import table
 
 LINE_LIMIT = 256 * 1024
 DIGITS = b"0123456789"
+HEX = re.compile(rb"(?:[0-9a-f]{4,}|[0-9]+)[0-9a-f]*")
+MANY_SHAPES = 2_000
 MAX_SHAPES = 50_000
 MAX_SAMPLES = 20_000
 MAX_ALIKE = 200
@@ -98,6 +101,9 @@ class _Scanner:
         for number, raw in rest:
             shape = raw.translate(None, DIGITS)
             known = dull.get(shape)
+            if known is None and len(dull) > MANY_SHAPES:
+                shape = HEX.sub(b"", raw)
+                known = dull.get(shape)
             if known is not None and not errors.is_open and not any(one.active for one in self._readers):
                 self.result.understood += known
                 self.result.unknown += not known

@@ -25,7 +25,7 @@ OWN_STAMP = re.compile(r"^\S+\s+(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR)\s+[a-z][
 
 RFC3339 = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
 CLOCK = r"\d\d:\d\d:\d\d"
-MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+MONTH = r"[A-Za-z]{3,4}\.?"  # journald prints the month in the user's language
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,14 @@ WRAPPERS: tuple[Wrapper, ...] = (
     Wrapper("ray", _by_pattern(r"\([\w .:-]{1,80}? pid=\d+, ip=[\d.a-f:]+\)\s"), 0.2),
     Wrapper("mpirun", _by_pattern(r"\[\d+,\d+\]<std(?:out|err)>:\s?")),
     Wrapper("slurm", _by_pattern(r"\s?\d{1,5}:\s"), 0.9),
+    Wrapper(
+        "date stamp",
+        _by_pattern(
+            rf"(?P<time>\d{{4}}-\d\d-\d\d {CLOCK}(?:\.\d+)?) (?:\| )?"
+            r"(?![-|] |\d|\[?(?:DEBUG|INFO|WARN|ERROR)|: )"
+        ),
+        0.9,
+    ),
     Wrapper("ts", _by_pattern(rf"(?P<time>{MONTH} [ \d]\d \d\d:\d\d:\d\d)\s"), 0.9),
     Wrapper("ts -s", _by_pattern(r"\d\d:\d\d:\d\d\s(?=\S)"), 0.95),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,7 +39,8 @@ def literal(text: str) -> Any:
     if enum is not None:
         return literal(enum["value"])
     try:
-        value = ast.literal_eval(text)
+        with warnings.catch_warnings(action="ignore"):
+            value = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return {"inf": "inf", "nan": "nan"}.get(text, text)
     return list(value) if isinstance(value, (tuple, set, frozenset)) else value

@@ -53,6 +53,9 @@ def test_encodings(encoding: str) -> None:
         "2026-03-01T12:34:5@.789012345+00:00 stdout F %",
         "[pod/llm-0/server] 2026-03-01T12:34:5@Z %",
         "Mar 01 12:34:5@ host unit[1234]: %",
+        "mar 15 11:39:0@ host ollama[87551]: %",
+        "2025-05-30 18:28:2@.890 | %",
+        "2025-03-05 09:00:4@ %",
         "2026-03-01T12:34:5@+0000 host unit[1234]: %",
         "177236849@.789012 host unit[1234]: %",
         '{"__REALTIME_TIMESTAMP":"177236849@789012","MESSAGE":"%","_PID":"1"}',
@@ -70,6 +73,10 @@ def test_outer_prefixes_fall_away(template: str) -> None:
 def test_engine_prefixes_stay() -> None:
     line = "2025-04-14T15:52:02.780106Z  INFO text_generation_launcher: Args {"
     assert wrapped(line)[0] == line
+    own = "2026-01-10 10:00:00,001 - lmdeploy - INFO - async_engine.py:260 - %"
+    assert wrapped(own)[0].startswith("2026-01-10 10:00:00,001 - lmdeploy")
+    vllm = "2026-03-01T12:34:56.789Z INFO 11-18 11:22:41 model_runner.py:1060] %"
+    assert wrapped(vllm)[0].startswith("INFO 11-18")
     assert wrapped("(EngineCore pid=979) INFO 11-30 03:35:24 [core.py:109] %")[0].startswith(
         "(EngineCore pid=979)"
     )

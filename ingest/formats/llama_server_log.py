@@ -133,6 +133,8 @@ RULES = (
         "facts",
         r"Flash Attention was auto, set to (?P<flash_attn_resolved>\w+)",
     ),
+    step("llama_new_context_with_model: n_ctx ", "kv_cache", 31, r"n_ctx\s+= (?P<n_ctx>\d+)"),
+    step("llama_kv_cache_init:", "kv_cache", 31),
     step("llama_kv_cache", "warmup", 32, r"llama_kv_cache\w*: size = +(?P<kv_mib>[\d.]+) MiB"),
     step("KV self size", "warmup", 32, r"KV self size\s+= +(?P<kv_mib>[\d.]+) MiB"),
     step("warming up the model with an empty run", "warmup", 40),
