@@ -16,6 +16,8 @@ from kb.vocab import engines
 from kb.vocab.gpus import Gpu
 from kb.vocab.models import ModelEntry
 from recommend.advice import Reason
+from recommend.alike import chooses, same_checkpoint
+from recommend.own import successes
 from recommend.physics import EMPTY, Layout, weight_bytes_per_gpu
 from recommend.query import Asked, Query, ask, resolve
 from recommend.samples import layout_of, layout_of_common
@@ -90,15 +92,24 @@ def with_kernel(query: Query, role: str, kernel: str) -> Query | None:
     return changed if changed.kernel(role) == kernel else None
 
 
-def roles_in_use(query: Query) -> tuple[str, ...]:
-    """The roles that this model has work for and whose kernel can be chosen."""
+def roles_in_use(query: Query, tried: Iterable[Tried] = ()) -> tuple[str, ...]:
+    """The roles that this model has work for and whose kernel can be chosen.
+
+    For a model in no catalog, its own runs tell whether it has experts; without any it may have.
+    """
     entry = query.entry
     kinds = set(entry.attention) if entry else set()
-    moe = ("moe",) if entry is None or entry.experts else ()
+    experts = bool(entry.experts) if entry else _may_have_experts(query, tried)
+    moe = ("moe",) if experts else ()
     sparse = ("dsa.prefill", "dsa.decode") if "dsa" in kinds else ()
     dense = () if sparse else ("mla",) if "mla" in kinds else ("attention.prefill", "attention.decode")
     linear = ("linear_attention",) if any("linear" in kind for kind in kinds) else ()
     return (*moe, *sparse, *dense, *linear, *_gemm(query.quantization))
+
+
+def _may_have_experts(query: Query, tried: Iterable[Tried]) -> bool:
+    ran = [one for one in tried if same_checkpoint(one, query) and any(successes(one))]
+    return not ran or any("moe" in {**one.backend.requested, **one.backend.resolved} for one in ran)
 
 
 def _gemm(quantization: str | None) -> tuple[str, ...]:
@@ -163,17 +174,46 @@ def _sized(query: Query, key: str, value: int) -> Query | None:
 
 
 def own(query: Query, tried: Iterable[Tried]) -> Iterator[Candidate]:
-    """Configurations of this engine that ran here on this model, as they were."""
+    """Configurations of this engine that served here on this model, as they were but for names."""
     for one in tried:
         backend = one.backend
-        if backend.engine != query.engine or one.model.family != query.model.family:
+        served = next(successes(one), None) is not None and one.hardware.arch == query.arch
+        if not served or backend.engine != query.engine or not same_checkpoint(one, query):
             continue
-        if one.hardware.arch != query.arch:
-            continue
-        settings = {key: value for key, value in backend.settings.items() if key not in ("host", "port")}
         changed = vary(
             replace(query, engine_version=backend.engine_version or query.engine_version),
-            settings,
-            backend.environment,
+            {key: value for key, value in backend.settings.items() if key not in NAMES_ONLY},
+            {key: value for key, value in backend.environment.items() if chooses(key)},
         )
         yield Candidate(query=changed, idea="own", changed=changed.requested, sources=one.runs)
+
+
+# Settings of a recorded command that belong to that machine, not to the configuration.
+NAMES_ONLY = frozenset(
+    (
+        "host",
+        "port",
+        "model",
+        "model_path",
+        "model_tag",
+        "served_model_name",
+        "api_key",
+        "admin_api_key",
+        "download_dir",
+        "tokenizer",
+        "tokenizer_path",
+        "log_level",
+        "nccl_port",
+        "dist_init_addr",
+    )
+)
+
+
+def release_here(tried: Iterable[Tried], engine: str, arch: str | None) -> str | None:
+    """The release of an engine that ran here last."""
+    dated = [
+        (one.date or "", one.backend.engine_version)
+        for one in tried
+        if one.backend.engine == engine and one.hardware.arch == arch and one.backend.engine_version
+    ]
+    return max(dated)[1] if dated else None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kb.model import Tried
-from recommend import candidates, own
+from recommend import alike, candidates, own
 from recommend.advice import Reason
 from recommend.candidates import Candidate
 from recommend.expect import Known, writeups_on
@@ -51,7 +51,7 @@ class Explored(NamedTuple):
 def explore(base: Query, evidence: Evidence, known: Known) -> Explored:
     """Judge what one engine does by itself, its best composition and what ran here; drop the known bad."""
     evidence = bearing(evidence, base)
-    roles = candidates.roles_in_use(base)
+    roles = candidates.roles_in_use(base, evidence.tried)
     options = tuple(_options(base, roles, evidence))
     ground = _ground(base, roles, options, evidence, known)
     mended, because = repaired(base, evidence)
@@ -268,9 +268,5 @@ def _judged(found: Iterable[Candidate], evidence: Evidence, ground: Ground) -> I
             or candidates.fits(one.query.gpu_facts, one.query.entry, one.query) is False
         ):
             continue
-        if not any(own.same(tried, one.query) and _only_failed(tried) for tried in evidence.tried):
+        if not alike.only_failed(one.query, evidence.tried):
             yield weigh(one, verdict, ground)
-
-
-def _only_failed(tried: Any) -> bool:
-    return any(own.failures(tried)) and not any(own.successes(tried))

@@ -43,7 +43,7 @@ def recommend(asked: Asked, evidence: Evidence, known: Known, top: int = 3) -> R
     near = neighbours(question.gpu_facts, question.entry, load, known)
     shared = bearing(evidence, question)
     explored = [
-        explore(candidates.base(asked, engine, count), shared, known)
+        explore(candidates.base(asked, installed(engine, question, evidence, assumed), count), shared, known)
         for engine in candidates.engines_for(asked, question.quantization)
     ]
     prospects = [_prospect(one, load, known, near, question) for each in explored for one in each.judged]
@@ -97,6 +97,17 @@ def _engine_assumed(question: Query, chosen: Sequence[Prospect]) -> dict[str, st
         return {}
     told = [one.query.assumed.get("engine_version") for one in chosen]
     return {"engine_version": "; ".join(dict.fromkeys(text for text in told if text))}
+
+
+def installed(engine: str, question: Query, evidence: Evidence, assumed: dict[str, str]) -> str:
+    """The engine with the release that ran here last, where the question names none."""
+    if "==" in engine:
+        return engine
+    release = candidates.release_here(evidence.tried, engine, question.arch)
+    if release is None:
+        return engine
+    assumed[f"{engine} release"] = f"{release} (it ran here last)"
+    return f"{engine}=={release}"
 
 
 def largest(arch: str | None) -> Gpu | None:

@@ -5,13 +5,13 @@ Owns status and chance of one judged candidate, from its findings, own runs, pub
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kb.measurements import ServingPoint
 from kb.model import Tried
 from kb.vocab.gpus import arch_of, sibling_of
-from recommend import own
+from recommend import alike
 from recommend.advice import Status
 from recommend.candidates import Candidate
 from recommend.question import Query
@@ -32,6 +32,8 @@ ONLY_KERNELS = 0.78
 UNKNOWN_DEFAULT = 0.6
 # An unknown choice of the engine for a role of which some kernel is known bad here.
 OPEN_TRAP = 0.8
+# A parallel layout that nobody is known to have run with these kernels.
+LAYOUT = 0.93
 LEAST = 0.03
 
 
@@ -65,7 +67,7 @@ class Ground(NamedTuple):
 
 def weigh(candidate: Candidate, verdict: Verdict, ground: Ground) -> Judged:
     """Status and chance of one candidate."""
-    runs = tuple(served_here(candidate, ground.tried))
+    runs = tuple(alike.served(candidate.query, ground.tried))
     good = tuple(found for found in verdict.findings if found.verdict == "known-good")
     by_hand = {role for role, kernel in candidate.changed.items() if ground.base.kernel(role) != kernel}
     unproven = {role for role in by_hand if not any(about(found, role) for found in good)}
@@ -74,9 +76,11 @@ def weigh(candidate: Candidate, verdict: Verdict, ground: Ground) -> Judged:
     )
     # A published run of the engine's own choice proves nothing about a kernel set by hand.
     points = () if unproven else tuple(ground.points)
-    status, chance = _status(bool(runs), bool(points or writeups), good, candidate, ground)
+    here = any(alike.same_release(one, candidate.query) for one in runs)
+    status, chance = _status(here, bool(points or writeups or runs), good, candidate, ground)
     for found in verdict.findings:
         chance *= 1.0 if answered(found, verdict.findings) else DOUBT.get(found.verdict, 1.0)
+    chance *= LAYOUT if candidate.idea == "layout" else 1.0
     chance *= OPEN_TRAP ** sum(role not in candidate.query.resolved for role in ground.trapped)
     return Judged(
         candidate=candidate,
@@ -124,23 +128,6 @@ def answered(found: Finding, findings: Sequence[Finding]) -> bool:
     """Whether a finding is a mere suspicion about what another one says to work."""
     good = {other.record for other in findings if other.verdict == "known-good"}
     return found.verdict == "suspect" and any(one.get("ref") in good for one in found.conflicts)
-
-
-def served_here(candidate: Candidate, tried: Iterable[Tried]) -> Iterator[Tried]:
-    """Own runs of this model, GPU and engine that served with the same kernels."""
-    query = candidate.query
-    for one in tried:
-        here = one.hardware.arch == query.arch and one.backend.engine == query.engine
-        served = here and own.same_model(one, query) and next(own.successes(one), None) is not None
-        if served and _same_kernels(one, candidate):
-            yield one
-
-
-def _same_kernels(one: Tried, candidate: Candidate) -> bool:
-    ran = {**one.backend.requested, **one.backend.resolved}
-    wanted = {role: found.kernel for role, found in candidate.query.resolved.items()}
-    agree = all(ran[role] == kernel for role, kernel in wanted.items() if role in ran)
-    return agree and set(candidate.changed) <= set(ran)
 
 
 def published_here(query: Query, serving: Sequence[ServingPoint]) -> Iterator[ServingPoint]:

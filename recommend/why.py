@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from recommend.advice import Reason
+from recommend.alike import same_release
 from recommend.question import Query, Resolution
 from recommend.veto import Finding
 from recommend.weigh import Judged, about, answered
@@ -45,7 +46,10 @@ def _of_runs(judged: Judged) -> Iterator[Reason]:
         newest = max((one.date for one in judged.runs if one.date), default=None)
         when = f", last on {newest[:10]}" if newest else ""
         count = f"{len(ids)} own run{'s' if len(ids) > 1 else ''}"
-        yield Reason(f"{count} of this model served with these kernels on this GPU{when}.", ids[:5])
+        query = judged.candidate.query
+        others = {one.backend.engine_version for one in judged.runs if not same_release(one, query)}
+        release = f" with release {', '.join(sorted(filter(None, others)))}" if others else ""
+        yield Reason(f"{count} of this model served with these kernels on this GPU{release}{when}.", ids[:5])
 
 
 def _of_roles(judged: Judged, against: Against, roles: Sequence[str]) -> Iterator[Reason]:

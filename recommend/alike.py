@@ -1,0 +1,138 @@
+"""Which own runs are, for all that matters, this configuration: checkpoint, kernels, layout, switches.
+
+Owns what may differ without mattering (capacities, names, how a kernel was spelled). Stricter than
+the comparison of families, looser than that of whole command lines. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from kb.model import Tried
+from kb.vocab import dialects, engines, models
+from recommend import own
+from recommend.question import Query
+
+# How much is taken of memory or done at once: it decides how fast and how long, not whether kernels work.
+CAPACITY = (
+    "context_length",
+    "max_model_len",
+    "max_seq_len",
+    "mem_fraction",
+    "gpu_memory_utilization",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "max_running_requests",
+    "max_total_tokens",
+    "max_prefill_tokens",
+    "chunked_prefill_size",
+    "max_batch_size",
+    "graph_max_bs",
+    "cudagraph_capture_sizes",
+    "swap_space",
+    "encoder_transfer_backend",
+    "decode_log_interval",
+    "stream_interval",
+    "load_format",
+)
+_PARALLEL = ("tp", "pp", "dp", "ep", "kv_dtype", "speculation", "max_len", "graphs")
+_BOOKKEEPING = ("NO_USAGE_STATS", "LOGGING_LEVEL", "CACHE_ROOT", "API_KEY", "LOG_LEVEL")
+
+
+def same_checkpoint(one: Tried, query: Query) -> bool:
+    """The same model, not merely the same family: numbers and exact configurations hold for no other."""
+    if one.model.id and query.model.id:
+        named = one.model.id == query.model.id
+    else:
+        name, asked = one.model.name, query.model.name
+        named = bool(name and asked) and _bare(name or "") == _bare(asked or "")
+    return named and one.model.quantization in (query.quantization, None)
+
+
+@cache
+def _bare(name: str) -> str:
+    return models.canonical_name(name)
+
+
+def here(one: Tried, query: Query) -> bool:
+    """Same architecture, engine and checkpoint."""
+    return (
+        one.hardware.arch == query.arch and one.backend.engine == query.engine and same_checkpoint(one, query)
+    )
+
+
+def served(query: Query, tried: Iterable[Tried]) -> Iterator[Tried]:
+    """Own runs that served with this configuration, of whatever release."""
+    return (one for one in tried if here(one, query) and any(own.successes(one)) and same_setup(one, query))
+
+
+def only_failed(query: Query, tried: Iterable[Tried]) -> bool:
+    """Whether own runs of this release failed with this configuration by its own fault, and none served."""
+    runs = [one for one in tried if here(one, query) and same_release(one, query) and same_setup(one, query)]
+    failed = any(any(own.failures(one)) for one in runs)
+    return failed and not any(any(own.successes(one)) for one in runs)
+
+
+def same_release(one: Tried, query: Query) -> bool:
+    """Whether a run was of the release in question (an unknown one counts as that)."""
+    return one.backend.engine_version in (query.engine_version, None)
+
+
+def same_setup(one: Tried, query: Query) -> bool:
+    """The same kernels where both tell them, the same layout, and no other switch between them."""
+    backend = one.backend
+    engine = backend.engine or ""
+    common = engines.common_settings(engine, backend.settings)
+    return (
+        _same_kernels(one, query)
+        and layout(common) == layout(query.common)
+        and essence(engine, backend.settings, backend.environment)
+        == essence(engine, query.settings, query.environment)
+    )
+
+
+def _same_kernels(one: Tried, query: Query) -> bool:
+    """No role differs, and what either of them asks for by a setting the other one has."""
+    ran = {**one.backend.requested, **one.backend.resolved}
+    wanted = {role: found.kernel for role, found in query.resolved.items()}
+    agree = all(ran[role] == kernel for role, kernel in wanted.items() if role in ran)
+    asked = all(wanted.get(role) == kernel for role, kernel in one.backend.requested.items())
+    return agree and asked and set(query.requested) <= set(ran)
+
+
+def layout(common: Mapping[str, Any]) -> tuple[str, ...]:
+    """Parallel sizes, cache type and speculation in the common vocabulary."""
+    sizes = tuple(str(common.get(key) or 1) for key in ("tp", "pp", "dp", "ep"))
+    return (*sizes, str(common.get("kv_dtype") or "auto"), str(common.get("speculation") or ""))
+
+
+def essence(
+    engine: str, settings: Mapping[str, Any], environment: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Settings and switches beyond kernels, layout, capacities and names."""
+    spelled = kernel_keys(engine)
+    kept = {
+        key: value
+        for key, value in own.telling(settings, engine).items()
+        if key not in spelled and not any(word in key for word in CAPACITY)
+    }
+    switches = {key: value for key, value in environment.items() if chooses(key) and key not in spelled}
+    return kept, switches
+
+
+def chooses(variable: str) -> bool:
+    """Whether an environment variable can change what an engine runs."""
+    switches = variable.startswith(("SGL", "VLLM_", "TRTLLM_", "FLASHINFER_", "NCCL_"))
+    return switches and not variable.endswith(_BOOKKEEPING)
+
+
+@cache
+def kernel_keys(engine: str) -> frozenset[str]:
+    """Settings and variables whose meaning the roles and the layout already tell."""
+    table = dialects.dialect(engine)
+    spelled = {entry.get("key") or entry.get("env") for entry in table.get("spellings", ())}
+    common = {key for name in _PARALLEL for key in table.get("common", {}).get(name, ())}
+    short = {dest for name, dest in table.get("short", {}).items() if name in _PARALLEL}
+    return frozenset(str(one) for one in spelled | common | short)
