@@ -15,7 +15,7 @@ from typing import Any
 from ingest.conclude import conclude
 from kb.model import Experiment, Measurement, Reading, Telemetry
 from kb.symptoms import table
-from kb.vocab.gpus import arch_facts
+from kb.vocab.gpus import arch_facts, arch_of, find_gpu
 from kb.wire import experiment_from_wire
 
 _WORD = re.compile(r"[A-Za-z_]{3,}")
@@ -108,6 +108,22 @@ def _filled(main: Experiment, other: Experiment) -> Experiment:
     return replace(main, hardware=replace(main.hardware, **hardware), backend=backend)
 
 
+def on_gpu(incident: Incident, said: str) -> Incident:
+    """The incident with the GPU that the user names, where its files told none."""
+    hardware = incident.experiment.hardware
+    if hardware.gpu or hardware.arch:
+        return incident
+    known = find_gpu(said)
+    told = replace(
+        hardware,
+        gpu=known.name if known else None,
+        arch=known.arch if known else arch_of(said),
+        memory_gib=known.memory_gib if known else hardware.memory_gib,
+    )
+    names = tuple(sorted({*incident.experiment.said, "gpu"}))
+    return replace(incident, experiment=replace(incident.experiment, hardware=told, said=names))
+
+
 def how_sure(incident: Incident) -> tuple[str, str]:
     """(high | medium | low, why)."""
     failure = incident.experiment.outcome.failure
@@ -134,7 +150,7 @@ def on_this_hardware(incident: Incident) -> str | None:
     if failure.signature == "shared-memory-limit" and facts.get("shared_memory_kib"):
         return f"{name} ({hardware.arch}) has {facts['shared_memory_kib']} KiB of shared memory per block."
     if failure.signature in ("no-kernels-for-arch", "unsupported-arch-assert", "unsupported-arch-toolchain"):
-        return f"{name} is {hardware.arch}: the kernel or compiler has nothing built for {hardware.arch}."
+        return f"{name}: nothing in the kernel or compiler was built for {hardware.arch}."
     if failure.signature.startswith("oom") and hardware.memory_gib:
         return f"{name} has {hardware.memory_gib:g} GiB."
     return None

@@ -33,7 +33,7 @@ COMMON_RULES: tuple[Rule, ...] = (
         lambda m: {"dependencies": {"nccl": m["nccl"]}},
     ),
     rule(
-        "vLLM is using nccl==",
+        "is using nccl==",
         "facts",
         r"nccl==(?P<nccl>[\d.]+)",
         lambda m: {"dependencies": {"nccl": m["nccl"]}},

@@ -127,3 +127,29 @@ def test_what_is_no_log_is_an_error_with_a_tip(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert b"next:" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+def test_the_gpu_that_the_user_names_decides_between_records() -> None:
+    def records(*words: str) -> tuple[str | None, list[str]]:
+        first = json.loads(ask(str(FAILED), "--json", *words)[1])["incidents"][0]
+        return first["record"], first["possible_records"]
+
+    assert records("--gpu", "sm120") == ("sm120-moe-trtllm-gen", [])
+    sure, possible = records()
+    assert sure is None
+    assert "sm120-moe-trtllm-gen" in possible
+
+
+def test_a_growing_log_is_followed_until_it_fails(tmp_path: Path) -> None:
+    lines = FAILED.read_text().splitlines(keepends=True)
+    log = tmp_path / "server.log"
+    log.write_text("".join(lines[:5]))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kb.cli", "diagnose", "-f", str(log)], stdout=subprocess.PIPE, text=True
+    )
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=3)
+    log.write_text("".join(lines[:14]))
+    printed, _ = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "no kernel image" in printed.splitlines()[0]

@@ -92,6 +92,7 @@ RULES = (
         how="runs",
     ),
     rule("ARCHS = ", "facts", r"(?:CUDA|ROCm) : ARCHS = (?P<compiled_archs>[\d,a-z]+)"),
+    rule("--model ", "facts", r"(?:--model|-m) (?P<model>\S+\.gguf)\b"),
     step("loading model", "load", 20, r"loading model(?: '(?P<model>[^']+)')?"),
     step("llama_model_loader: loaded meta data", "load", 21, r"tensors from (?P<model>.+?) \(version"),
     rule("general.architecture str", "facts", r"general\.architecture str\s+= (?P<architecture>\S+)"),

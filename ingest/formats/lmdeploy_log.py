@@ -51,6 +51,7 @@ RULES = (
     step("[Gemm2]", "warmup", 40),
     rule("Uvicorn running on", "ready"),
     rule("Application startup complete", "ready"),
+    rule("server is gonna mount on:", "ready"),
     rule("HINT:", "ready", r"Please open \S*http"),
     *COMMON_RULES,
 )

@@ -156,6 +156,13 @@ RULES = (
         r"Detected (?:ModelOpt )?(?P<quantization>fp8|FP8|NVFP4|MXFP4|nvfp4|mxfp4) checkpoint",
     ),
     rule("quant=", "facts", r"Load weight end\..*?quant=(?P<quantization>[\w-]+),"),
+    rule(
+        "inear attention kernel backend:",
+        "choice",
+        r"kernel backend: decode=(?P<label>\w+)",
+        role="linear_attention",
+        how="runs",
+    ),
     # life cycle
     step("Init torch distributed begin", "init", 10, pending="distributed"),
     step("Init torch distributed ends", "init", 11, end=True),

@@ -77,6 +77,9 @@ RULES = (
     step("Prefetching ", "load", 20, r"Prefetching [\d.]+GB checkpoint"),
     step("Loading weights", "load", 21),
     step("safetensors", "load", 21, r"Loading \S+\.safetensors"),
+    step("Loading safetensors weights in parallel", "load", 21),
+    step("Model init total", "kv_cache", 29),
+    rule("Processed requests:", "served"),
     step("Loaded engine size", "load", 22, r"Loaded engine size: (?P<engine_mib>\d+) MiB"),
     step("for model weights", "load", 23, r"Use (?P<weights_gib>[\d.]+) GB for model weights"),
     step(

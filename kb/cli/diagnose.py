@@ -30,6 +30,10 @@ Follow = Annotated[
     bool,
     typer.Option("--follow", "-f", help="Keep reading a growing log; stop at the first failure or Ctrl-C."),
 ]
+Gpu = Annotated[
+    str | None,
+    typer.Option("--gpu", help="The GPU, where the log does not print it: arch, product or nickname."),
+]
 POLL_S = 1.0
 
 
@@ -39,12 +43,18 @@ def register(app: typer.Typer) -> None:
 
 
 def diagnose(
-    files: Files, follow: Follow = False, as_json: AsJson = False, records: RecordDirs = None
+    files: Files,
+    follow: Follow = False,
+    gpu: Gpu = None,
+    as_json: AsJson = False,
+    records: RecordDirs = None,
 ) -> None:
     """Why a server died, hung or runs slow: the cause first, then where, echoes, and what to do."""
+    from ingest.diagnosis import on_gpu
     from kb.cli.incidents import to_json, to_text
 
     found = _followed(files) if follow else _read(files)
+    found = [on_gpu(one, gpu) for one in found] if gpu else found
     known = _records(records or [])
     if as_json:
         print_json({"schema": "kbctl.diagnose/1", "incidents": [to_json(one, known) for one in found]})

@@ -7,7 +7,7 @@ characters do not reach the terminal. Must not read logs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ingest.diagnosis import Incident, how_sure, nearest_classes, noticed, on_this_hardware
@@ -21,6 +21,7 @@ Json = dict[str, Any]
 Records = Sequence[Mapping[str, Any]]
 MAX_QUOTE = 240
 MAX_ECHOES = 6
+MAX_RECORDS = 3
 MANY_REASONS = frozenset(
     {"missing-module", "invalid-argument", "bad-path", "launch-failed", "illegal-memory-access", "jit-failed"}
 )
@@ -56,7 +57,8 @@ def _section(title: str, value: Any) -> list[str]:
 
 def to_json(incident: Incident, records: Records) -> Json:
     """The incident with its record, remedies and everything noticed (schema kbctl.diagnose/1)."""
-    experiment = _explained(incident.experiment, records)
+    known = explaining(incident.experiment, records)
+    experiment = _explained(incident.experiment, known)
     outcome, failure = experiment.outcome, experiment.outcome.failure
     record = _record(failure.record if failure else None, records)
     sure, why = how_sure(incident)
@@ -76,7 +78,8 @@ def to_json(incident: Incident, records: Records) -> Json:
         "echoes_text": _echo_lines(echoes),
         "means": on_this_hardware(incident),
         "record": failure.record if failure else None,
-        "record_text": f"{record['title']} ({record['id']}): {record['cause']}" if record else None,
+        "possible_records": [one.record["id"] for one in known if not one.sure],
+        "record_text": [plain(one.text) for one in known],
         "do": _advice(incident, experiment, record),
         "nearest": [{"class": name, "text": text} for name, text in nearest],
         "nearest_text": [f"{name}: {quoted(text)}" for name, text in nearest],
@@ -103,22 +106,47 @@ def headline(experiment: Experiment) -> str:
     return f"{plain(failure.cause)}{words}"
 
 
-def _explained(experiment: Experiment, records: Records) -> Experiment:
+def _explained(experiment: Experiment, found: Sequence[Found]) -> Experiment:
     failure = experiment.outcome.failure
-    if failure is None or failure.record:
+    if failure is None or failure.record or not found or not found[0].sure:
         return experiment
-    found = explain_failure(failure.signature, experiment, _telling(failure.signature, experiment, records))
-    outcome = replace(experiment.outcome, failure=replace(failure, record=found))
+    outcome = replace(experiment.outcome, failure=replace(failure, record=found[0].record["id"]))
     return replace(experiment, outcome=outcome)
 
 
-def _telling(signature: str, experiment: Experiment, records: Records) -> Records:
-    """The records that may be named: a class of many reasons needs one whose conditions surely hold."""
-    if signature not in MANY_REASONS:
-        return records
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record that may explain a failure; ``missing`` is what would have to be known to be sure."""
+
+    record: Mapping[str, Any]
+    sure: bool
+    missing: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The record in one sentence, with its id."""
+        said = f"{self.record['title']} ({self.record['id']}): {self.record['cause']}"
+        return said if self.sure else f"possibly (the log does not tell {', '.join(self.missing)}): {said}"
+
+
+def explaining(experiment: Experiment, records: Records) -> list[Found]:
+    """The records that tell of this failure and match the run, surest first: one that is sure, or a few."""
+    failure = experiment.outcome.failure
+    if failure is None or failure.signature == "unknown":
+        return []
+    best = explain_failure(failure.signature, experiment, records)
     query = query_of(*_parts(experiment))
-    found = ((one, match(one, query)) for one in records)
-    return [one for one, matched in found if matched is not None and matched.sure and matched.chosen]
+    told = [one for one in records if _tells(one, failure.signature)]
+    matches = [(one, matched) for one in told if (matched := match(one, query)) is not None and matched.met]
+    if failure.signature in MANY_REASONS:
+        matches = [(one, matched) for one, matched in matches if matched.sure and matched.chosen]
+    matches.sort(key=lambda pair: (pair[0]["id"] != best, not pair[1].sure, -len(pair[1].met)))
+    found = [Found(one, matched.sure, matched.missing) for one, matched in matches]
+    return found[:1] if found and found[0].sure else found[:MAX_RECORDS]
+
+
+def _tells(record: Mapping[str, Any], signature: str) -> bool:
+    return not record["good"] and any(one.get("signature") == signature for one in record["outcomes"])
 
 
 def _record(name: str | None, records: Records) -> Mapping[str, Any] | None:
