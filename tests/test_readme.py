@@ -43,7 +43,7 @@ def test_the_readme_opens_with_commands():
 
 
 @pytest.mark.parametrize(
-    ("command", "shown"), sessions(), ids=lambda value: value if isinstance(value, str) else ""
+    ("command", "shown"), list(sessions()), ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_readme_command_prints_what_it_shows(command, shown, tmp_path):
     words = shlex.split(command)
