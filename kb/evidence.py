@@ -34,12 +34,18 @@ class Evidence:
     problems: tuple[str, ...] = ()
 
 
-def gather(question: Question, store: Path | None = None, record_dirs: Iterable[Path] = ()) -> Evidence:
+def gather(
+    question: Question,
+    store: Path | None = None,
+    record_dirs: Iterable[Path] = (),
+    known: knowledge.Knowledge | None = None,
+) -> Evidence:
     """Everything known about a question's architecture and model family.
 
-    ``store`` None means the per-user store; one without a snapshot adds nothing.
+    ``store`` None means the per-user store; one without a snapshot adds nothing. ``known`` are records that
+    were already loaded, for who asks several questions.
     """
-    known = knowledge.load(record_dirs)
+    known = known or knowledge.load(record_dirs)
     tried = own_runs(store, question.arch, question.model.family)
     return Evidence(records=known.records, tried=tried, stamp=known.stamp, problems=known.problems)
 

@@ -105,6 +105,11 @@ def judge(query: Query, evidence: Evidence) -> Verdict:
     )
 
 
+def nothing_asked(why: str) -> Verdict:
+    """The answer where there is no configuration to judge."""
+    return Verdict(verdict="unknown", missing=("a launch command",), unknown=(why,))
+
+
 def _with_tested(found: Finding, query: Query, others: Sequence[Json]) -> Finding:
     """The finding with remedies that are known-bad themselves put last and marked."""
     if found.verdict == "known-good" or "none" in found.instead:
@@ -223,7 +228,7 @@ def _worth_suspecting(record: Json, found: Matched) -> bool:
     return not any(one in _OTHER_QUESTION for one in found.missing) and not _gone_by_now(record, found)
 
 
-_OTHER_QUESTION = ("the engine", "the model", "the GPU's product name")
+_OTHER_QUESTION = ("the engine", "the model", "the GPU's product name", "which kind of fp8")
 
 
 def _gone_by_now(record: Json, found: Matched) -> bool:

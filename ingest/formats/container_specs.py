@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ingest.formats import Format, Unreadable
@@ -17,7 +17,7 @@ from ingest.machine import hardware
 from ingest.sources import Source
 from ingest.traces import line_count
 from ingest.yaml_text import documents
-from kb.model import Experiment, Problem, Reading
+from kb.model import Experiment, Hardware, Problem, Reading
 from kb.vocab.engines import Launch, parse_command, parse_shell
 
 _COMPOSE = re.compile(r"^services:\s*(?:#.*)?$", re.MULTILINE)
@@ -74,8 +74,34 @@ def read(source: Source) -> Reading:
 
 
 def _experiment(container: _Container, launch: Launch) -> Experiment:
-    where = hardware([container.product], count=container.gpus)
-    return experiment_of(launch, where)
+    return experiment_of(launch, _hardware(container))
+
+
+def _hardware(container: _Container) -> Hardware:
+    return hardware([container.product], count=container.gpus)
+
+
+def launches(text: str) -> Iterator[tuple[Launch, Hardware]]:
+    """Every server start of a compose file or manifest, in order, with the line of its image."""
+    found, _ = documents(text)
+    lines = text.split("\n")
+    at = 0
+    for container in (one for document in found for one in _containers(document, 0)):
+        launch = _launch(container)
+        if launch is None:
+            continue
+        line = _line_of(container.image, lines, at)
+        at = line or at
+        yield replace(launch, line=line), _hardware(container)
+
+
+def _line_of(image: str, lines: Sequence[str], after: int) -> int | None:
+    """The line (from 1) of the first ``image:`` after a line that names this image, or None."""
+    name = image.rpartition("/")[2].partition(":")[0]
+    for number, line in enumerate(lines[after:], after + 1):
+        if name and name in line and line.strip(" -").startswith("image:"):
+            return number
+    return None
 
 
 def _launch(container: _Container) -> Launch | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ingest.formats import Format, Unreadable
 from ingest.launches import engine_of_image, experiment_of
@@ -52,29 +53,29 @@ def sniff(source: Source) -> float:
 
 def read(source: Source) -> Reading:
     """The first server start of the text; the others are listed."""
-    text = source.text[:_LARGEST]
-    launches = list(_launches(text))
+    text = source.text
+    found = list(launches(text))
     problems: list[Problem] = []
-    if not launches:
+    if not found:
         other = next((line for line in text.split("\n") if _OTHER_SCRIPT.match(line.strip())), None)
         if other is None:
             raise Unreadable("no start of a known server was found in these commands")
         what = f"runs another script, which is not here: {other.strip()[:120]}"
         problems.append(Problem(line=1, what=what))
-    elif _differ(launches):
-        what = f"{len(launches)} different server starts: the first is told, the rest are listed only"
+    elif _differ(found):
+        what = f"{len(found)} different server starts: the first is told, the rest are listed only"
         problems.append(Problem(line=None, what=what))
-    first = launches[0] if launches else None
+    first = found[0] if found else None
     extra = {"unknown_flags": list(first.unknown_flags)} if first and first.unknown_flags else {}
     return Reading(
         path=str(source.path),
         format="launch_script",
         kind="config",
-        status="parsed" if launches else "partial",
+        status="parsed" if found else "partial",
         experiments=(experiment_of(first),) if first else (),
         lines=line_count(text.count("\n") + 1),
         problems=tuple(problems),
-        extra=extra | ({"starts": [_short(one) for one in launches]} if len(launches) > 1 else {}),
+        extra=extra | ({"starts": [_short(one) for one in found]} if len(found) > 1 else {}),
     )
 
 
@@ -95,8 +96,9 @@ def _sniff_bare(head: str, *, started: bool) -> float:
     return 0.4 if len(lines) <= 2 and _OTHER_SCRIPT.match(lines[0]) else 0.0
 
 
-def _launches(text: str) -> Iterator[Launch]:
-    plain = re.sub(r"^\s*\$ ", "", text.replace("\r\n", "\n"), flags=re.MULTILINE)
+def launches(text: str) -> Iterator[Launch]:
+    """Every server start in a script, Dockerfile or unit, in order, with its line."""
+    plain = re.sub(r"^\s*\$ ", "", text[:_LARGEST].replace("\r\n", "\n"), flags=re.MULTILINE)
     if _UNIT.search(plain):
         plain = _unit_as_shell(plain)
     elif _DOCKERFILE.search(plain) and re.search(r"^FROM\s", plain, re.MULTILINE):
@@ -105,36 +107,46 @@ def _launches(text: str) -> Iterator[Launch]:
     yield from parse_shell(plain)
 
 
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number of its first line, text) of every line, continued ones joined."""
+    number = 1
+    for line in re.sub(r"\\\n", "\f", text).split("\n"):
+        yield number, line.replace("\f", " ")
+        number += 1 + line.count("\f")
+
+
 def _unit_as_shell(text: str) -> str:
-    found = []
-    for line in re.sub(r"\\\n", " ", text).split("\n"):
+    """A systemd unit as shell, every command on the line that it has in the unit."""
+    found = [""] * (text.count("\n") + 1)
+    for number, line in _logical_lines(text):
         key, _, value = line.partition("=")
         if key.strip() == "Environment":
-            found += [f"export {one}" for one in re.findall(r'"[^"]*"|\S+=\S*', value.strip())]
+            pairs = re.findall(r'"[^"]*"|\S+=\S*', value.strip())
+            found[number - 1] = "; ".join(f"export {one}" for one in pairs)
         elif key.strip() == "ExecStart":
-            found.append(value.strip().lstrip("-@:+!"))
+            found[number - 1] = value.strip().lstrip("-@:+!")
     return "\n".join(found)
 
 
 def _of_dockerfile(text: str) -> Iterator[Launch]:
     environment: dict[str, str] = {}
     words: dict[str, list[str]] = {}
-    image = ""
-    for line in re.sub(r"\\\n", " ", text).split("\n"):
+    image, at = "", None
+    for number, line in _logical_lines(text):
         keyword, _, rest = line.strip().partition(" ")
         if keyword == "FROM":
             image = rest.split()[0] if rest.split() else ""
         elif keyword == "ENV":
             environment |= _env_pairs(rest)
         elif keyword in ("CMD", "ENTRYPOINT"):
-            words[keyword] = _words(rest.strip())
+            words[keyword], at = _words(rest.strip()), number
     engine, version = engine_of_image(image)
     argv = words.get("ENTRYPOINT", []) + words.get("CMD", [])
     launch = parse_command(argv, environment, version=version)
     if not launch.engine and engine and argv:
         launch = parse_command(argv, environment, version=version, engine=engine)
     if launch.engine:
-        yield launch
+        yield replace(launch, line=at)
 
 
 def _env_pairs(text: str) -> dict[str, str]:

@@ -6,7 +6,8 @@ Owns the command's options and its exit status (1 only for known-bad). Understan
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +16,8 @@ from kb.cli.options import AsJson, RecordDirs, StorePath, print_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kb.vocab.engines import Launch
+    from ingest.starts import Told
+    from kb.knowledge import Knowledge
     from recommend.question import Asked
 
 Gpu = Annotated[str | None, typer.Option("--gpu", help="GPU: arch (sm120), product, nickname, or auto.")]
@@ -39,7 +41,7 @@ Workload = Annotated[
 Command = Annotated[
     list[str] | None,
     typer.Argument(
-        help="The launch command after --, or a file that holds one (script, compose, manifest, YAML)."
+        help="The launch command after --, or files that hold one (script, compose, manifest, YAML)."
     ),
 ]
 
@@ -65,93 +67,146 @@ def check(
     store: StorePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Would this launch command work? Exit status 1 when it is known not to."""
+    """Would this launch command work? Exit status 1 when it is known not to.
+
+    Several files may be given: every server start in them is judged.
+    """
+    from kb.knowledge import load
+    from recommend.query import Asked
+
+    words = command or []
+    asked = on_this_machine(
+        Asked(
+            gpu=gpu,
+            gpus=gpus,
+            model=model,
+            quantization=quantization,
+            engine=engine,
+            settings=settings or (),
+            environment=environment or (),
+            dependencies=dependencies or (),
+            roles=roles or (),
+            workload=_workload(workload or []),
+        )
+    )
+    known = load(records or ())
+    paths = files_named(words)
+    questions = from_files(asked, paths) if paths else [Place(question=replace(asked, command=words))]
+    several = len(questions) > 1 or len(paths) > 1
+    verdicts = [_tell(one, known, store, as_json=as_json, several=several) for one in questions]
+    if several and not as_json:
+        typer.echo(_summary(verdicts, len(paths)))
+    for problem in known.problems:
+        typer.echo(f"kbctl: a record was left out: {problem}", err=True)
+    if "known-bad" in verdicts:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A question and where it stands: file and line, both None for a command line.
+
+    ``question`` is None where the file launches nothing; ``note`` then says so.
+    """
+
+    question: Asked | None
+    file: Path | None = None
+    line: int | None = None
+    note: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else str(self.file)
+
+
+def _tell(place: Place, known: Knowledge, store: Path | None, *, as_json: bool, several: bool) -> str:
+    """Judge one start and print the answer; the verdict, or ``none`` where nothing is launched."""
     from kb.evidence import gather
     from recommend.query import Asked, ask
     from recommend.render import verdict as shape
-    from recommend.veto import judge
+    from recommend.render.plain import safe
+    from recommend.veto import judge, nothing_asked
 
-    asked = Asked(
-        gpu=gpu,
-        gpus=gpus,
-        model=model,
-        quantization=quantization,
-        engine=engine,
-        settings=settings or (),
-        environment=environment or (),
-        dependencies=dependencies or (),
-        roles=roles or (),
-        workload=_workload(workload or []),
-        **from_command(command or []),
-    )
-    query = ask(on_this_machine(asked))
-    evidence = gather(query, store, records or ())
-    answer = judge(query, evidence)
-    if as_json:
-        print_json(shape.as_json(query, answer))
+    query = ask(place.question or Asked())
+    if place.question:
+        answer = judge(query, gather(query, store, known=known))
     else:
-        typer.echo(shape.as_text(query, answer))
-    for problem in evidence.problems:
-        typer.echo(f"kbctl: a record was left out: {problem}", err=True)
-    if answer.verdict == "known-bad":
-        raise typer.Exit(1)
+        answer = nothing_asked(place.note or "")
+    if as_json:
+        where = {"file": str(place.file), "line": place.line} if place.file else {}
+        print_json(shape.as_json(query, answer) | where, compact=several)
+    elif place.question is None:
+        typer.echo(f"{safe(place)}: {safe(place.note)}")
+    else:
+        lead = f"{safe(place)}: " if place.file else ""
+        typer.echo(lead + shape.as_text(query, answer) + ("\n" if several else ""))
+    return answer.verdict if place.question else "none"
+
+
+def _summary(verdicts: list[str], files: int) -> str:
+    counts = {one: verdicts.count(one) for one in dict.fromkeys(verdicts) if one != "none"}
+    told = ", ".join(f"{count} {word}" for word, count in counts.items())
+    starts = sum(counts.values())
+    return f"{starts} server start{'s' * (starts != 1)} in {files} file{'s' * (files != 1)}" + (
+        f": {told}" if told else ""
+    )
 
 
 _FILES = (".sh", ".bash", ".yaml", ".yml", ".service", ".json", ".txt", ".conf")
 
 
-def from_command(words: list[str]) -> dict[str, Any]:
-    """The command's words, or the launch that a file holds, as fields of a question.
+def files_named(words: list[str]) -> list[Path]:
+    """The words as paths where all of them are files; empty where they are a command.
 
-    Raises KbctlError for a file that is not there or that starts no server.
+    Raises KbctlError for a file that is not there.
     """
     from pathlib import Path
 
     from kb.errors import KbctlError
 
-    if len(words) != 1 or " " in words[0]:
-        return {"command": words}
-    path = Path(words[0])
-    if path.is_file():
-        return {"launch": _launch_in(path)}
-    if path.suffix in _FILES:
-        raise KbctlError(
-            "no such file", where=words[0], tip="give a launch command after --, or a file that holds one"
-        )
-    return {"command": words}
-
-
-def _launch_in(path: Path) -> Launch:
-    from ingest.pipeline import read_paths
-    from kb.errors import KbctlError
-    from kb.vocab.engines import Launch
-
-    for reading in read_paths([path]):
-        for experiment in reading.experiments:
-            backend = experiment.backend
-            if not backend.engine:
-                continue
-            for problem in reading.problems:
-                typer.echo(f"kbctl: {path}: {problem.what}", err=True)
-            return Launch(
-                engine=backend.engine,
-                version=backend.engine_version,
-                model=experiment.model.name,
-                settings=backend.settings,
-                environment=backend.environment,
-                flags=tuple(str(flag) for flag in reading.extra.get("unknown_flags", ())),
+    paths = [Path(word) for word in words]
+    named = [path.is_file() or (path.suffix in _FILES and " " not in str(path)) for path in paths]
+    if not words or not all(named):
+        return []
+    for path in paths:
+        if not path.is_file():
+            raise KbctlError(
+                "no such file", where=str(path), tip="give a launch command after --, or files that hold one"
             )
-    raise KbctlError(
-        "it starts no server that is known", where=str(path), tip="kbctl parse FILE shows what it tells"
-    )
+    return paths
+
+
+def from_files(asked: Asked, paths: list[Path]) -> list[Place]:
+    """A question for every server start in the files; a file without one is told, never an error.
+
+    A checkpoint's ``config.json`` among the files speaks for the models that the others start.
+    """
+    from ingest.starts import told_by
+
+    told = [told_by(path) for path in paths]
+    places: list[Place] = []
+    for one in told:
+        for start in one.starts:
+            question = replace(
+                asked,
+                launch=start.launch,
+                gpu=asked.gpu or start.hardware.gpu,
+                gpus=asked.gpus or start.hardware.count,
+            )
+            places.append(Place(question, one.path, start.launch.line))
+        if not one.starts:
+            places.append(Place(None, one.path, note=_nothing(one)))
+    return places
+
+
+def _nothing(told: Told) -> str:
+    why = next(iter(told.notes), "")
+    return "holds no launch command that is known" + (f" ({why})" if why else "")
 
 
 def on_this_machine(asked: Asked) -> Asked:
     """The question with ``--gpu auto`` answered by nvidia-smi."""
     if (asked.gpu or "").lower() != "auto":
         return asked
-    from dataclasses import replace
-
     from kb.cli.machine import local_gpus
 
     name, count, driver = local_gpus()

@@ -20,6 +20,6 @@ RecordDirs = Annotated[
 ]
 
 
-def print_json(value: Any) -> None:
-    """One JSON object on stdout."""
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+def print_json(value: Any, *, compact: bool = False) -> None:
+    """One JSON object on stdout; ``compact`` on a line of its own, where there are several."""
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=None if compact else 2))

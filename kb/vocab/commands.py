@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kb.vocab import options
@@ -22,7 +22,7 @@ from kb.vocab.starts import (
     expand,
     exports,
     find_engine,
-    split_commands,
+    numbered_commands,
     unwrap_shell,
     without_assignments,
 )
@@ -37,8 +37,8 @@ class Launch:
     """What a command starts. ``settings`` by canonical dest; ``flags`` as typed, in order.
 
     ``unknown_flags`` are flags that no catalogued release has. ``arguments`` are positional words that are
-    not
-    the model. ``engine`` is ``None`` when the command starts none that is known.
+    not the model. ``engine`` is ``None`` when the command starts none that is known. ``line`` (from 1) is
+    where it begins in the text that holds it.
     """
 
     engine: str | None = None
@@ -49,6 +49,7 @@ class Launch:
     flags: tuple[str, ...] = ()
     unknown_flags: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    line: int | None = field(default=None, compare=False)
 
 
 def parse_command(
@@ -95,7 +96,7 @@ def parse_shell(
     exported: dict[str, str] = dict(env or {})
     variables: dict[str, str] = {}
     launches = []
-    for words in split_commands(text):
+    for line, words in numbered_commands(text):
         expanded = [expand(word, variables | exported) for word in words]
         assigned = exports(expanded)
         if assigned is not None:
@@ -103,7 +104,7 @@ def parse_shell(
             continue
         launch = parse_command(expanded, exported, version=version)
         if launch.engine:
-            launches.append(launch)
+            launches.append(replace(launch, line=line))
     return tuple(launches)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kb.vocab.dialects import dialect
@@ -18,7 +18,6 @@ _IMAGE_VERSION = re.compile(r":v?(\d+\.\d+(?:\.\d+)?(?:\.?(?:post|rc|dev)\d+)*|b
 _PINNED = re.compile(r"(?:^|/)(sglang|vllm|tensorrt[-_]llm)(?:\[[^\]]*\])?(?:==|@)([\w.+]+)\Z")
 _CONTAINERS = ("docker", "podman", "nerdctl", "singularity", "apptainer")
 _PROMPT = re.compile(r"^\s*(?:\$|>)\s+")
-_END = "\x00"
 _SHELL_PARTS = (  # compiled on first use: only shell text needs it
     r"""(?P<quoted>'[^']*'|"(?:\\.|[^"\\])*")|(?P<comment>(?<!\S)\#[^\n]*)|(?P<continued>\\[ \t]*\r?\n)"""
     r"""|(?P<escaped>\\.)|(?P<name><[A-Za-z][\w./-]*>)|(?P<redirect>(?<!\S)(?:\d?>&\d|\d?>>?[ \t]*[^\s;|&]+"""
@@ -143,15 +142,35 @@ def split_commands(text: str) -> list[list[str]]:
 
     Comments, prompts, continuations and redirections are taken off; ``<NAME>`` stays a word.
     """
-    commands: list[list[str]] = []
-    for line in re.sub(_SHELL_PARTS, _plain_token, text, flags=re.DOTALL).split(_END):
+    return [words for _, words in numbered_commands(text)]
+
+
+def numbered_commands(text: str) -> list[tuple[int, list[str]]]:
+    """The commands of ``split_commands``, each with the line (from 1) on which it begins."""
+    commands: list[tuple[int, list[str]]] = []
+    for number, line in _logical_lines(text):
         try:
             lexer = shlex.shlex(_PROMPT.sub("", line), posix=True, punctuation_chars=";&|()")
             lexer.whitespace_split, lexer.commenters = True, ""
-            commands += _split_at_operators(list(lexer))
+            commands += [(number, words) for words in _split_at_operators(list(lexer)) if words]
         except ValueError:
             continue
-    return [one for one in commands if one]
+    return commands
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number of its first line, text) for each line of shell, continued lines joined."""
+    parts: list[str] = []
+    at, first, number = 0, 0, 1
+    for token in re.finditer(_SHELL_PARTS, text, flags=re.DOTALL):
+        parts.append(text[at : token.start()])
+        at = token.end()
+        if token.lastgroup != "end":
+            parts.append(_plain_token(token))
+            continue
+        yield number, "".join(parts)
+        number, first, parts = number + text.count("\n", first, at), at, []
+    yield number, "".join(parts) + text[at:]
 
 
 def _plain_token(token: re.Match[str]) -> str:
@@ -160,7 +179,7 @@ def _plain_token(token: re.Match[str]) -> str:
         return word
     if kind == "name":
         return f"\\<{word[1:-1]}\\>"
-    return _END if kind == "end" else " "
+    return " "
 
 
 def _split_at_operators(words: Sequence[str]) -> list[list[str]]:
