@@ -34,6 +34,7 @@ ORDER = (
     "other",
 )
 RECORDED = frozenset({"exit_code", "stopped_by", "killed_by", "ready", "ready_at", "timed_out", "benches"})
+TELLING = frozenset({"metadata", "config", "trace", "machine", "metrics", "probe"})
 QUOTING = (".md", ".py", ".rst", ".html", ".json", ".jsonl", ".ipynb", ".csv")
 ALONE = "a benchmark without its server"
 
@@ -240,7 +241,7 @@ def _take(piece: Piece, match: Match) -> None:
     """Add to a run what a piece tells of it."""
     draft = match.draft
     draft.attach(piece, match.how, match.sure)
-    for told in piece.reading.experiments[:1]:
+    for told in piece.reading.experiments[:1] if piece.part in TELLING else ():
         timed = piece.part == "metadata"
         draft.experiment = enrich(
             draft.experiment, told if timed else replace(told, started=None, ended=None)

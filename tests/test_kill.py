@@ -103,6 +103,29 @@ def test_killed_twice(folder: Path, clean: tuple[dict[str, Any], int], tmp_path:
     assert dump(store) == expected
 
 
+def test_two_at_once(folder: Path, clean: tuple[dict[str, Any], int], tmp_path: Path) -> None:
+    store = tmp_path / "kb.duckdb"
+    command = [sys.executable, "-c", textwrap.dedent(INGEST), str(folder), str(store), "0"]
+    both = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(2)]
+    assert [one.wait(120) for one in both] == [0, 0]
+    assert dump(store) == clean[0]
+
+
+def test_over_processes(folder: Path, clean: tuple[dict[str, Any], int], tmp_path: Path) -> None:
+    store = tmp_path / "kb.duckdb"
+    patch = "import ingest.pipeline as p; p.MANY_FILES = 1; p.available_cores = lambda: 2\n"
+    code = f"{patch}{textwrap.dedent(INGEST)}".replace(
+        "intake.ingest(", "if __name__ == '__main__': intake.ingest("
+    )
+    script = tmp_path / "parallel.py"
+    script.write_text(code)
+    done = subprocess.run(
+        [sys.executable, script, str(folder), str(store), "0"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert dump(store) == clean[0]
+
+
 def test_one_folder_after_the_other_gives_the_same(
     folder: Path, clean: tuple[dict[str, Any], int], tmp_path: Path
 ) -> None:
