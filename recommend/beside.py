@@ -13,7 +13,7 @@ from kb.model import Tried
 from recommend import candidates, own
 from recommend.advice import Avoided, Expected, Pick, Reason
 from recommend.expect import Known, writeups_on
-from recommend.explore import DOUBTFUL, Bearing, Explored, word_of
+from recommend.explore import DOUBTFUL, Bearing, Explored, remedied, word_of
 from recommend.question import Query
 from recommend.render.verdict import finding_json
 from recommend.veto import Evidence, Finding, judge
@@ -27,26 +27,26 @@ SHOWN_METRICS = ("output_tok_s", "ttft_ms", "tpot_ms")
 def avoided(explored: Sequence[Explored], chosen: Sequence[str]) -> Iterator[Avoided]:
     """Alternatives that are known bad, suspect or disputed: first for the engines that were picked."""
     met: set[tuple[str, str]] = set()
-    order = sorted(explored, key=lambda each: each.engine not in chosen)
-    for each in order:
-        found = [*_of_options(each), *_of_cache(each)]
-        for one in sorted(found, key=lambda one: DOUBTFUL.index(one.verdict)):
-            key = (str(one.finding["record"]), repr(sorted(one.roles.items())))
-            if key not in met:
-                met.add(key)
-                yield one
+    for each in sorted(explored, key=lambda each: each.engine not in chosen):
+        found = [*_of_options(each, met), *_of_cache(each, met)]
+        yield from sorted(found, key=lambda one: DOUBTFUL.index(one.verdict))
 
 
-def _of_options(each: Explored) -> Iterator[Avoided]:
-    rows = [one for one in each.options if word_of(one.findings) in DOUBTFUL]
-    for option in sorted(rows, key=lambda one: DOUBTFUL.index(word_of(one.findings))):
+def _of_options(each: Explored, met: set[tuple[str, str]]) -> Iterator[Avoided]:
+    for option in each.options:
+        if word_of(option.findings) not in DOUBTFUL:
+            continue
         worst = next(found for found in option.findings if found.verdict in DOUBTFUL)
+        key = (worst.record, f"{option.role} = {option.kernel}")
+        if key in met:
+            continue
+        met.add(key)
         yield Avoided(
             engine=each.engine,
             roles={option.role: option.kernel},
             settings=_added(option.query, each.base),
             verdict=worst.verdict,
-            finding=finding_json(worst),
+            finding=finding_json(remedied(option, worst)),
         )
 
 
@@ -54,7 +54,7 @@ def _added(query: Query, base: Query) -> dict[str, Any]:
     return {key: value for key, value in query.settings.items() if base.settings.get(key) != value}
 
 
-def _of_cache(each: Explored) -> Iterator[Avoided]:
+def _of_cache(each: Explored, met: set[tuple[str, str]]) -> Iterator[Avoided]:
     """An 8-bit KV cache: what is known against it, with the settings that it takes for that to hold."""
     value = FP8_KV.get(each.engine)
     if value is None or each.base.kv_dtype is not None:
@@ -66,7 +66,8 @@ def _of_cache(each: Explored) -> Iterator[Avoided]:
                 continue
             query = candidates.vary(each.composed.query, asked)
             for found in judge(query, Bearing([record], ())).findings:
-                if found.verdict in DOUBTFUL:
+                if found.verdict in DOUBTFUL and (found.record, "kv") not in met:
+                    met.add((found.record, "kv"))
                     yield Avoided(
                         engine=each.engine,
                         roles={},

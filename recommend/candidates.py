@@ -11,19 +11,21 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
+from kb.measurements import ServingPoint
 from kb.model import Tried
 from kb.vocab import engines
-from kb.vocab.gpus import Gpu
+from kb.vocab.gpus import Gpu, arch_of
 from kb.vocab.models import ModelEntry
 from recommend.advice import Reason
 from recommend.alike import chooses, same_checkpoint
 from recommend.own import successes
 from recommend.physics import EMPTY, Layout, weight_bytes_per_gpu
-from recommend.query import Asked, Query, ask, resolve
+from recommend.query import Asked, Query, Resolution, ask, resolve
 from recommend.samples import layout_of, layout_of_common
 
 # Engines tried in this order where the question names none; the others need their own checkpoint formats.
-GENERAL = ("sglang", "vllm", "tensorrt-llm")
+GENERAL = ("sglang", "vllm")
+FURTHER = ("tensorrt-llm",)
 GGUF = ("llama.cpp",)
 USABLE_MEMORY = 0.9
 COUNTS = (1, 2, 4, 8, 16)
@@ -43,11 +45,21 @@ class Candidate(NamedTuple):
     because: tuple[Reason, ...] = ()
 
 
-def engines_for(asked: Asked, quantization: str | None) -> tuple[str, ...]:
-    """The engines to consider: the one asked for, else those that load this kind of checkpoint."""
+def engines_for(
+    asked: Asked, question: Query, tried: Iterable[Tried], serving: Sequence[ServingPoint]
+) -> tuple[str, ...]:
+    """The engines to consider: the one asked for, else those that load this kind of checkpoint.
+
+    Engines beyond the usual ones join where they ran here, or were measured with this model on such a GPU.
+    """
     if asked.engine:
         return (asked.engine,)
-    return GGUF if (quantization or "").startswith("gguf") else GENERAL
+    if (question.quantization or "").startswith("gguf"):
+        return GGUF
+    ran = {one.backend.engine for one in tried if one.hardware.arch == question.arch}
+    gpus_here = {point.gpu for point in serving if arch_of(point.gpu) == question.arch}
+    measured = {point.engine for point in serving if point.gpu in gpus_here}
+    return (*GENERAL, *(engine for engine in FURTHER if engine in ran | measured))
 
 
 def base(asked: Asked, engine: str, count: int | None) -> Query:
@@ -90,6 +102,25 @@ def with_kernel(query: Query, role: str, kernel: str) -> Query | None:
     environment = {key: str(value) for key, value in spelled.items() if key.isupper()}
     changed = vary(query, settings, environment)
     return changed if changed.kernel(role) == kernel else None
+
+
+def asking(query: Query, role: str, kernel: str) -> Query | None:
+    """The query as ``with_kernel`` makes it, but with what other roles pick by themselves taken as it was.
+
+    Cheaper, and good enough to ask what is known of one kernel.
+    """
+    spelled = _spelled(query.engine or "", query.engine_version, role, kernel, query.arch, query.quantization)
+    if not spelled:
+        return None
+    settings = {**query.settings, **{key: value for key, value in spelled.items() if not key.isupper()}}
+    environment = {key: str(value) for key, value in spelled.items() if key.isupper()}
+    return replace(
+        query,
+        settings=settings,
+        environment={**query.environment, **environment},
+        requested={**query.requested, role: kernel},
+        resolved={**query.resolved, role: Resolution(kernel, "setting")},
+    )
 
 
 def roles_in_use(query: Query, tried: Iterable[Tried] = ()) -> tuple[str, ...]:

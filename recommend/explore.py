@@ -15,13 +15,13 @@ from recommend.candidates import Candidate
 from recommend.expect import Known, writeups_on
 from recommend.match import match
 from recommend.query import Query
-from recommend.veto import Evidence, Finding, Verdict, judge
+from recommend.veto import Evidence, Finding, judge
 from recommend.weigh import Ground, Judged, about, answered, published_here, weigh
 
 BAD = ("known-bad",)
 MOST_REPAIRS = 4
 # Kernels of a role that no record speaks of: how many are worth proposing.
-MOST_SILENT = 2
+MOST_SILENT = 3
 DOUBTFUL = ("known-bad", "disputed", "suspect")
 
 
@@ -31,8 +31,8 @@ class Option(NamedTuple):
     role: str
     kernel: str
     query: Query
-    verdict: Verdict
     findings: tuple[Finding, ...]
+    evidence: Evidence
 
 
 class Explored(NamedTuple):
@@ -50,7 +50,7 @@ class Explored(NamedTuple):
 
 def explore(base: Query, evidence: Evidence, known: Known) -> Explored:
     """Judge what one engine does by itself, its best composition and what ran here; drop the known bad."""
-    evidence = bearing(evidence, base)
+    evidence = _of_engine(evidence, base.engine)
     roles = candidates.roles_in_use(base, evidence.tried)
     options = tuple(_options(base, roles, evidence))
     ground = _ground(base, roles, options, evidence, known)
@@ -88,10 +88,24 @@ class Bearing(NamedTuple):
 FIXED = ("arch", "gpu", "engine", "weight_quantization", "model", "driver", "cuda", "topology", "build")
 
 
-def bearing(evidence: Evidence, base: Query) -> Evidence:
-    """The records that some candidate of this base could meet."""
-    kept = [record for record in evidence.records if match(_stripped(record), base) is not None]
+def bearing(evidence: Evidence, question: Query) -> Evidence:
+    """The records that some candidate of this question could meet."""
+    kept = [record for record in evidence.records if match(_stripped(record), question) is not None]
     return Bearing(kept, evidence.tried)
+
+
+def _of_engine(evidence: Evidence, engine: str | None) -> Evidence:
+    """The records that speak of this engine or of all."""
+    kept = [record for record in evidence.records if _speaks_to(record, engine)]
+    return Bearing(kept, evidence.tried)
+
+
+def _speaks_to(record: Mapping[str, Any], engine: str | None) -> bool:
+    for one in record["matches"]:
+        named = [condition.get("any") for name, _, condition in one["when"] if name == "engine"]
+        if all(words is None or engine in words for words in named):
+            return True
+    return False
 
 
 def _stripped(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,19 +122,27 @@ def _options(base: Query, roles: Sequence[str], evidence: Evidence) -> Iterator[
     for role in roles:
         records = [record for record in evidence.records if _names(record, role)]
         spoken = {kernel for record in records for kernel in _kernels_of(record, role)}
-        about_it = Bearing(records, failed)
-        silent = 0
-        for kernel in candidates.kernels_of(role):
-            silent += kernel not in spoken
-            if kernel not in spoken and silent > MOST_SILENT:
-                continue
-            query = candidates.with_kernel(base, role, kernel)
+        # Remedies are rendered only for what is shown in the end.
+        light = Bearing([{**record, "instead": ()} for record in records], failed)
+        for kernel in _worth_asking(role, spoken):
+            query = candidates.asking(base, role, kernel)
             if query is not None:
-                verdict = judge(query, about_it)
-                said = tuple(found for found in verdict.findings if about(found, role))
-                yield Option(role=role, kernel=kernel, query=query, verdict=verdict, findings=said)
-            else:
-                silent -= kernel not in spoken
+                said = tuple(found for found in judge(query, light).findings if about(found, role))
+                yield Option(role, kernel, query, said, Bearing(records, failed))
+
+
+def _worth_asking(role: str, spoken: set[str]) -> Iterator[str]:
+    silent = 0
+    for kernel in candidates.kernels_of(role):
+        silent += kernel not in spoken
+        if kernel in spoken or silent <= MOST_SILENT:
+            yield kernel
+
+
+def remedied(option: Option, found: Finding) -> Finding:
+    """A finding about an option with its remedies."""
+    full = judge(option.query, option.evidence).findings
+    return next((one for one in full if one.record == found.record), found)
 
 
 def _names(record: Mapping[str, Any], role: str) -> bool:

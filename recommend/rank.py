@@ -44,7 +44,7 @@ def recommend(asked: Asked, evidence: Evidence, known: Known, top: int = 3) -> R
     shared = bearing(evidence, question)
     explored = [
         explore(candidates.base(asked, installed(engine, question, evidence, assumed), count), shared, known)
-        for engine in candidates.engines_for(asked, question.quantization)
+        for engine in candidates.engines_for(asked, question, evidence.tried, known.serving)
     ]
     prospects = [_prospect(one, load, known, near, question) for each in explored for one in each.judged]
     if prospects:
