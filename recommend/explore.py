@@ -6,6 +6,7 @@ Owns the veto: what is known to be bad, failed here by its own fault, or does no
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kb.model import Tried
@@ -71,9 +72,9 @@ def explore(base: Query, evidence: Evidence, known: Known) -> Explored:
     )
 
 
-def variants(explored: Explored) -> tuple[Judged, ...]:
+def variants(explored: Explored, per_role: int) -> tuple[Judged, ...]:
     """The composition of one engine with one other kernel each, judged."""
-    found = _one_changed(explored.composed, explored.options)
+    found = _one_changed(explored.composed, explored.options, per_role)
     return tuple(_judged(found, explored.evidence, explored.ground))
 
 
@@ -141,8 +142,10 @@ def _worth_asking(role: str, spoken: set[str]) -> Iterator[str]:
 
 def remedied(option: Option, found: Finding) -> Finding:
     """A finding about an option with its remedies."""
-    full = judge(option.query, option.evidence).findings
-    return next((one for one in full if one.record == found.record), found)
+    source = [record for record in option.evidence.records if record["id"] == found.record]
+    full = judge(option.query, Bearing(source, ())).findings if source else ()
+    instead = next((one.instead for one in full if one.record == found.record), found.instead)
+    return replace(found, instead=instead)
 
 
 def _names(record: Mapping[str, Any], role: str) -> bool:
@@ -239,8 +242,8 @@ def _pinned(current: str | None, now: Sequence[Finding], offered: Sequence[Optio
     return current if traps and current in words and words[current] == "known-good" else None
 
 
-def _one_changed(composed: Candidate, options: Sequence[Option]) -> Iterator[Candidate]:
-    """The composition with one other kernel: per role the two that most is known for."""
+def _one_changed(composed: Candidate, options: Sequence[Option], per_role: int) -> Iterator[Candidate]:
+    """The composition with one other kernel: per role those that most is known for."""
     others = [one for one in options if composed.query.kernel(one.role) != one.kernel]
     others = [one for one in others if word_of(one.findings) not in BAD]
     for role in dict.fromkeys(one.role for one in others):
@@ -248,7 +251,7 @@ def _one_changed(composed: Candidate, options: Sequence[Option]) -> Iterator[Can
             (one for one in others if one.role == role),
             key=lambda one: _PREFERENCE.index(word_of(one.findings)),
         )
-        for option in ranked[:2]:
+        for option in ranked[:per_role]:
             query = candidates.with_kernel(composed.query, option.role, option.kernel)
             if query is None:
                 continue

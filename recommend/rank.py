@@ -49,7 +49,9 @@ def recommend(asked: Asked, evidence: Evidence, known: Known, top: int = 3) -> R
     prospects = [_prospect(one, load, known, near, question) for each in explored for one in each.judged]
     if prospects:
         first = max(prospects, key=lambda one: one.worth).query.engine
-        more = [one for each in explored if each.engine == first for one in variants(each)]
+        more = [
+            one for each in explored if each.engine == first for one in variants(each, 1 if top <= 3 else 3)
+        ]
         prospects += [_prospect(one, load, known, near, question) for one in more]
     prospects.sort(key=lambda one: (-one.worth, _IDEAS.index(one.judged.candidate.idea)))
     chosen = diverse(prospects, top)
