@@ -7,7 +7,7 @@ holds, never on the order in which it came, so that a stopped ingest is finished
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -46,8 +46,9 @@ def assemble_pending(store: Store) -> Change:
     regions = sites.regions(changed, runs_joined_from(store, sites.shared))
     claimed = Claimed(links=_links(store), said=said_of_sources(store))
     for some in _batches(regions):
+        pieces = _pieces(store, some)
         folders = [one for region in some for one in (*region.folders, *region.sites)]
-        found = [one for region in some for one in _assemble(store, sites, region, claimed)]
+        found = [one for region in some for one in _assemble(pieces, sites, region, claimed)]
         places = [*folders, *_waiting_in(sites, waiting, folders)]
         put_runs(store, places, _wanted(store, found, places))
     with store.transaction():
@@ -66,25 +67,33 @@ def _judged(store: Store) -> list[dict[str, Any]]:
     return [asdict(one) for one in sorted(found, key=lambda one: one.run)]
 
 
-def _assemble(store: Store, sites: Sites, region: Region, claimed: Claimed) -> list[Assembled]:
-    inside = {site: _pieces(store, folders) for site, folders in region.sites.items()}
-    outside = _pieces(store, (*region.shared, *region.context))
-    return assemble(inside, outside, sites.reach, claimed)
+def _assemble(
+    pieces: Mapping[str, list[Piece]], sites: Sites, region: Region, claimed: Claimed
+) -> list[Assembled]:
+    def lying_in(folders: Iterable[str]) -> list[Piece]:
+        return sorted((one for folder in folders for one in pieces.get(folder, ())), key=_place)
+
+    inside = {site: lying_in(folders) for site, folders in region.sites.items()}
+    return assemble(inside, lying_in((*region.shared, *region.context)), sites.reach, claimed)
 
 
-def _pieces(store: Store, folders: Sequence[str]) -> list[Piece]:
-    if not folders:
-        return []
-    return [
-        Piece(
+def _place(piece: Piece) -> tuple[str, str]:
+    return piece.path, piece.identity
+
+
+def _pieces(store: Store, regions: Iterable[Region]) -> dict[str, list[Piece]]:
+    """folder -> its sources, for all folders that the regions look at."""
+    found: dict[str, list[Piece]] = {}
+    for row in readings_of(store, [one for region in regions for one in (*region.folders, *region.context)]):
+        piece = Piece(
             identity=row["identity"],
             path=row["path"],
             folder=row["folder"],
             part=row["part"],
             reading=reading_from_wire(json.loads(row["reading"])),
         )
-        for row in readings_of(store, folders)
-    ]
+        found.setdefault(piece.folder, []).append(piece)
+    return found
 
 
 def _lost(store: Store, sites: Sites, waiting: Iterable[str]) -> list[str]:

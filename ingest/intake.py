@@ -36,7 +36,7 @@ from kb.store.sources import (
 )
 from kb.wire import reading_to_wire
 
-BATCH_S = 1.0
+BATCH_S = 2.0
 BATCH_BYTES = 16 << 20
 OBSERVATIONS = frozenset({"anchor", "metadata", "measurement", "trace", "probe"})
 Notice = Callable[[str], None]

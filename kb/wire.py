@@ -7,7 +7,6 @@ only, because the reading commands load it. ``reading_from_wire(reading_to_wire(
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from kb.model import (
@@ -64,7 +63,7 @@ def experiment_to_wire(experiment: Experiment) -> Json:
         "effect": outcome.effect,
         "blame": outcome.blame,
         "failure": None if outcome.failure is None else failure_to_wire(outcome.failure),
-        "warnings": [_without_empty(asdict(warning), "path") for warning in outcome.warnings],
+        "warnings": [_without_empty(_plain(warning), "path") for warning in outcome.warnings],
         "measurements": [measurement_to_wire(one) for one in experiment.measurements],
         "telemetry": None if experiment.telemetry is None else telemetry_to_wire(experiment.telemetry),
         "started": experiment.started,
@@ -125,7 +124,7 @@ def experiment_from_wire(wire: Mapping[str, Any]) -> Experiment:
 
 def failure_to_wire(failure: Failure) -> Json:
     """A failure with its signature under the JSON name ``class``."""
-    wire = asdict(failure)
+    wire = _plain(failure)
     return {"class": wire.pop("signature"), **_without_empty(wire, "path")}
 
 
@@ -138,7 +137,7 @@ def _failure_from_wire(wire: Mapping[str, Any] | None) -> Failure | None:
 
 def measurement_to_wire(measurement: Measurement) -> Json:
     """One workload point; keys that say nothing are left out, except workload, metrics and client."""
-    return _without_empty(asdict(measurement), "line", "path", "source_names")
+    return _without_empty(_plain(measurement), "line", "path", "source_names")
 
 
 def measurement_from_wire(wire: Mapping[str, Any]) -> Measurement:
@@ -148,7 +147,9 @@ def measurement_from_wire(wire: Mapping[str, Any]) -> Measurement:
 
 def telemetry_to_wire(telemetry: Telemetry) -> Json:
     """A trace's summary."""
-    return asdict(telemetry)
+    gpus, conditions = telemetry.gpus, telemetry.conditions
+    parts = {"gpus": [_plain(one) for one in gpus], "conditions": [_plain(one) for one in conditions]}
+    return {**_plain(telemetry), **parts}
 
 
 def telemetry_from_wire(wire: Mapping[str, Any] | None) -> Telemetry | None:
@@ -176,8 +177,8 @@ def reading_to_wire(reading: Reading) -> Json:
         "status": reading.status,
         "experiments": [experiment_to_wire(one) for one in reading.experiments],
         "telemetry": None if reading.telemetry is None else telemetry_to_wire(reading.telemetry),
-        "lines": asdict(reading.lines),
-        "problems": [asdict(one) for one in reading.problems],
+        "lines": _plain(reading.lines),
+        "problems": [_plain(one) for one in reading.problems],
         "extra": dict(reading.extra),
     }
 
@@ -205,3 +206,9 @@ def _problems(wires: Iterable[Mapping[str, Any]]) -> tuple[Problem, ...]:
 
 def _without_empty(wire: Json, *names: str) -> Json:
     return {key: value for key, value in wire.items() if key not in names or value not in (None, {}, ())}
+
+
+def _plain(value: Any) -> Json:
+    """A dataclass's fields, mappings as plain dicts; much faster than ``asdict``, which copies everything."""
+    found = ((name, getattr(value, name)) for name in value.__slots__)
+    return {name: dict(one) if isinstance(one, Mapping) else one for name, one in found}
