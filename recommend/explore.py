@@ -51,8 +51,8 @@ class Explored(NamedTuple):
 
 def explore(base: Query, evidence: Evidence, known: Known) -> Explored:
     """Judge what one engine does by itself, its best composition and what ran here; drop the known bad."""
-    evidence = _of_engine(evidence, base.engine)
     roles = candidates.roles_in_use(base, evidence.tried)
+    evidence = _of_engine(evidence, base, roles)
     options = tuple(_options(base, roles, evidence))
     ground = _ground(base, roles, options, evidence, known)
     mended, because = repaired(base, evidence)
@@ -95,16 +95,19 @@ def bearing(evidence: Evidence, question: Query) -> Evidence:
     return Bearing(kept, evidence.tried)
 
 
-def _of_engine(evidence: Evidence, engine: str | None) -> Evidence:
-    """The records that speak of this engine or of all."""
-    kept = [record for record in evidence.records if _speaks_to(record, engine)]
+def _of_engine(evidence: Evidence, base: Query, roles: Sequence[str]) -> Evidence:
+    """The records that speak of this engine (or of all) and of no role that this model has no work for."""
+    named = {*roles, *base.resolved}
+    named |= {role.partition(".")[0] for role in named}
+    kept = [record for record in evidence.records if _speaks_to(record, base.engine, named)]
     return Bearing(kept, evidence.tried)
 
 
-def _speaks_to(record: Mapping[str, Any], engine: str | None) -> bool:
+def _speaks_to(record: Mapping[str, Any], engine: str | None, roles: set[str]) -> bool:
     for one in record["matches"]:
-        named = [condition.get("any") for name, _, condition in one["when"] if name == "engine"]
-        if all(words is None or engine in words for words in named):
+        said = [condition.get("any") for name, _, condition in one["when"] if name == "engine"]
+        used = [key for name, key, _ in one["when"] if name == "roles"]
+        if all(words is None or engine in words for words in said) and roles.issuperset(used):
             return True
     return False
 
