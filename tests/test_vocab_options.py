@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 
 from kb.vocab import dialects, engines, gates, models, options
@@ -249,3 +253,29 @@ def test_gates_of_a_release():
     assert {one.id for one in hand_read} <= {one.id for one in with_leads}
     assert gates.gates_for("tensorrt-llm")
     assert len({one.id for one in gates._curated()}) == len(gates._curated())
+
+
+def _implied_rows():
+    raw = json.loads(Path(options.__file__).with_name("implied.json").read_text(encoding="utf-8"))
+    notes = {name: raw.pop(name) for name in ("about", "read", "left_out")}
+    assert notes["read"]["index"] == "pypi.org"
+    return [(name, release, row) for name, rows in raw.items() for release, row in rows.items()]
+
+
+@pytest.mark.parametrize(("name", "release", "row"), _implied_rows())
+def test_what_a_pin_brings_along_is_what_its_wheel_requires(name, release, row):
+    source = row["source"]
+    assert source["wheel"].startswith(f"{name}-{release}-")
+    assert re.fullmatch(r"[0-9a-f]{64}", source["sha256"])
+    stated = dict(
+        re.match(r"([\w.-]+) ?\(?==([\w.]+)\)? ?(?:;|\Z)", line).groups() for line in source["requires_dist"]
+    )
+    assert stated == row["brings"]
+
+
+def test_pins_bring_along_only_what_was_read():
+    assert options.pinned("sglang", "0.5.14")["triton"] == "3.6.0"
+    assert options.pinned("vllm", "0.28.0")["triton"] == "3.7.1"
+    # torch 2.14.1 asks for a range of triton, which is no release.
+    assert options.pinned("sglang", "0.5.23")["torch"] == "2.14.1"
+    assert "triton" not in options.pinned("sglang", "0.5.23")

@@ -288,7 +288,8 @@ def pinned_spans(engine: str, version: str | None) -> dict[str, versions.Span]:
 @cache
 def _implied() -> dict[str, dict[str, dict[str, str]]]:
     raw = json.loads(_FOLDER.with_name("implied.json").read_text(encoding="utf-8"))
-    return {name: brings for name, brings in raw.items() if name != "about"}
+    rows = {name: raw[name] for name in raw.keys() - {"about", "read", "left_out"}}
+    return {name: {release: row["brings"] for release, row in of.items()} for name, of in rows.items()}
 
 
 def unknown_flags(
