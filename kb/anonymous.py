@@ -83,7 +83,7 @@ def _scrubbed(value: Any) -> Any:
     if isinstance(value, str):
         return _HOST.sub(HIDDEN, _ADDRESS.sub(HIDDEN, _PATH.sub(_last_name, value)))
     if isinstance(value, Mapping):
-        return {name: None if name == "path" else _scrubbed(one) for name, one in value.items()}
+        return {name: _scrubbed(one) for name, one in value.items() if name != "path"}
     return [_scrubbed(one) for one in value] if isinstance(value, list | tuple) else value
 
 

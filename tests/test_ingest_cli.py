@@ -343,3 +343,32 @@ def test_a_trace_without_a_header_needs_its_columns_named(kbctl: Kbctl, tmp_path
         json.loads(kbctl("parse", "--json", bare, "--columns", names))["telemetry"]["samples"]
         == len(rows) - 1
     )
+
+
+def valid(answer: dict[str, Any], name: str) -> dict[str, Any]:
+    jsonschema = pytest.importorskip("jsonschema")
+    path = Path(__file__).parents[1] / "docs" / "schemas" / f"{name}.json"
+    schema = json.loads(path.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(answer, schema)
+    return answer
+
+
+def test_json_keeps_its_schemas(full: Kbctl) -> None:
+    runs = valid(full.json("runs"), "runs")["runs"]
+    a, b = runs[0]["run"], runs[-1]["run"]
+    valid(full.json("show", a), "show")
+    valid(full.json("compare", a, b), "compare")
+    valid(full.json("ingest", DEMO, "--explain"), "ingest")
+    valid(full.json("sql", "SELECT run, started FROM run"), "sql")
+    valid(full.json("doctor"), "doctor")
+    valid(json.loads(full("export")), "export")
+    valid(json.loads(full("export", "--anonymous")), "export")
+    for line in full("parse", "--json", DEMO).splitlines():
+        valid(json.loads(line), "parse")
+
+
+def test_schemas_name_every_field_that_is_printed(full: Kbctl) -> None:
+    folder = Path(__file__).parents[1] / "docs" / "schemas"
+    run = json.loads((folder / "runs.json").read_text(encoding="utf-8"))["$defs"]["run"]
+    assert set(run["properties"]) == set(full.json("runs")["runs"][0])
