@@ -41,6 +41,12 @@ class Start:
     scan: Scan
     ending: Line | None = None
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the log shows a server's beginning or any of its steps."""
+        served = self.scan.progress_after(self.first - 1, self.last)
+        return served or any(one.kind in ("start", "stage", "ready") for one in self.events)
+
     def line_of(self, kind: str) -> int | None:
         """The first line with an event of this kind."""
         return next((one.line for one in self.events if one.kind == kind), None)
@@ -213,7 +219,7 @@ def _death_line(start: Start) -> int | None:
 def _failed(
     start: Start, cause: Finding, echoes: tuple[Finding, ...], warnings: tuple[Warning, ...]
 ) -> Verdict:
-    reached = start.stage_at(cause.line)
+    reached = start.stage_at(cause.line) if start.has_begun or _is_refusal(cause) else None
     number, text = cause.matched or (cause.line, cause.text)
     stage = _stage(cause.match, reached)
     signature = "unknown" if cause.match is None else class_at(cause.match, stage)
@@ -226,25 +232,31 @@ def _failed(
     return Verdict(outcome, echoes, cause.process, advice, cause.frame)
 
 
-def _stage(match: Match | None, reached: Stage) -> Stage:
+def _is_refusal(cause: Finding) -> bool:
+    """Whether this can stand before anything else: a log without a beginning says no stage otherwise."""
+    return cause.match is not None and cause.match.symptom.effect == "refused"
+
+
+def _stage(match: Match | None, reached: Stage | None) -> Stage | None:
     """The stage that the text itself fixes, unless the log had gone past where that text can stand."""
     fixed = None if match is None else match.symptom.stage
     if fixed is None or (reached in ("ready", "serve") and fixed not in ("load_test", "quality")):
         return reached
-    if fixed in ("args", "init") and reached not in ("args", "init"):
+    if fixed in ("args", "init") and reached not in (None, "args", "init"):
         return reached
     return fixed  # type: ignore[return-value]
 
 
-def class_at(match: Match, stage: str) -> str:
+def class_at(match: Match, stage: str | None) -> str:
     """The class of a match where it happened: ``oom`` while loading is ``oom-weights``."""
-    return match.symptom.by_stage.get(stage, match.symptom.name)
+    return match.symptom.by_stage.get(stage or "", match.symptom.name)
 
 
-def _sentence(cause: Finding, stage: Stage) -> str:
+def _sentence(cause: Finding, stage: Stage | None) -> str:
     if cause.match is not None:
         return cause.match.meaning
-    return f"An error that is not in the symptom table ended it at stage {stage}: {_clip(cause.text, 200)}"
+    where = f"at stage {stage}" if stage else "at an unknown stage"
+    return f"An error that is not in the symptom table ended it {where}: {_clip(cause.text, 200)}"
 
 
 def _killed(start: Start, death: Finding, warnings: tuple[Warning, ...]) -> Verdict:
@@ -318,13 +330,17 @@ def _warnings(start: Start) -> tuple[Warning, ...]:
         for one in start.findings
         if one.match is not None and one.match.symptom.kind == "notice" and not one.is_noise
     ]
-    went_on = "An error was logged and the server went on."
     survived = [
-        Warning(line=chain.cause.line, text=_clip(chain.cause.text), meaning=went_on)
+        Warning(line=chain.cause.line, text=_clip(chain.cause.text), meaning=_survived(chain.cause))
         for chain in _chains(start)
-        if chain.cause.is_exception and not _is_fatal(start, chain)
+        if (chain.cause.is_exception or _kind(chain.cause) == "cause") and not _is_fatal(start, chain)
     ]
     return tuple([*notices, *survived][:MAX_WARNINGS])
+
+
+def _survived(cause: Finding) -> str:
+    said = "" if cause.match is None else f" {cause.match.meaning}"
+    return f"An error was logged and the server went on.{said}"
 
 
 def _clip(text: str, limit: int = MAX_TEXT) -> str:

@@ -13,11 +13,12 @@ from pathlib import PurePath
 from typing import Any
 
 from ingest.conclude import conclude
-from kb.model import Experiment, Measurement, Reading, Telemetry
+from kb.model import Effect, Experiment, Failure, Measurement, Outcome, Reading, Telemetry
 from kb.symptoms import table
 from kb.vocab.gpus import arch_facts, arch_of, find_gpu
 from kb.wire import experiment_from_wire
 
+WORST = {"gpu-lost": 0, "oom-killed": 1, "xid": 2, "gpu-fault": 3}
 _WORD = re.compile(r"[A-Za-z_]{3,}")
 
 
@@ -41,6 +42,8 @@ def incidents(readings: Sequence[Reading]) -> list[Incident]:
     logs = [one for one in readings if one.kind == "server_log" and one.experiments]
     logs = logs or [_as_log(one) for one in readings if one.extra.get("happened")]
     others = [one for one in readings if all(one.path != log.path for log in logs)]
+    if not logs:
+        return [one for reading in readings if (one := _of_kernel(reading)) is not None]
     found: list[Incident] = []
     for log in logs:
         near = [one for one in others if len(logs) == 1 or _folder(one) == _folder(log)]
@@ -52,6 +55,26 @@ def _as_log(reading: Reading) -> Reading:
     """An error log of an unknown program, for want of a server log."""
     happened = tuple(experiment_from_wire(one) for one in reading.extra["happened"])
     return replace(reading, experiments=happened)
+
+
+def _of_kernel(reading: Reading) -> Incident | None:
+    """What a kernel log tells on its own: the worst of its events."""
+    events = reading.extra.get("kernel") or []
+    worst = min(
+        (one for one in events if one["kind"] in WORST), key=lambda one: WORST[one["kind"]], default=None
+    )
+    if worst is None:
+        return None
+    match = table().match(worst["text"], is_error=True)
+    cause = match.meaning if match else "The driver reports a GPU fault."
+    signature = match.symptom.name if match else "unknown"
+    failure = Failure(signature=signature, text=worst["text"], cause=cause, line=worst["line"])
+    effect: Effect = "killed" if worst["kind"] == "oom-killed" else "crash"
+    outcome = Outcome(effect=effect, blame="environment", failure=failure)
+    advice = [match.symptom.advice] if match and match.symptom.advice else []
+    echoes = [{"line": one["line"], "count": 1, "text": one["text"]} for one in events if one is not worst]
+    told = {"echoes": echoes, "advice": advice}
+    return Incident(log=reading.path, experiment=Experiment(outcome=outcome), told=told)
 
 
 def _folder(reading: Reading) -> str:

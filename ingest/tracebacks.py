@@ -62,8 +62,11 @@ class Finding:
 
     def classify(self, table: Table) -> None:
         """Find the row of the symptom table that the message matches, in its first line or a later one."""
+        quiet = self.level in ("warning", "info", "debug") and not self.chain
         for number, text in [(self.line, self.text), *self.more]:
-            found = table.match(text, is_error=True)
+            found = table.match(text, is_error=False)
+            if found is None or found.symptom.kind not in ("noise", "echo"):
+                found = table.match(text, is_error=not quiet)
             if found is not None and (self.match is None or found.symptom.kind == "cause"):
                 self.match, self.matched = found, (number, text)
                 if found.symptom.kind == "cause":
