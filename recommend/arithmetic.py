@@ -141,10 +141,14 @@ def _computed(how: str) -> dict[str, Any]:
 
 
 def too_large(query: Query, estimate: dict[str, Any] | None) -> Iterator[Finding]:
-    """A finding where even the lower bound of the weights exceeds the memory of the GPUs named."""
+    """A finding where even the lower bound of the weights exceeds the memory of the GPUs named.
+
+    Not where a model is named without its publisher or its quantization: it may be served in fewer bits.
+    """
     if (
         estimate is None
         or query.entry is None
+        or ("quantization" in query.assumed and "/" not in (query.model.name or ""))
         or query.engine in _PARTIAL
         or any(query.settings.get(key) for key in _OFFLOAD)
     ):

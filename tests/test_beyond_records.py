@@ -178,3 +178,12 @@ def test_a_file_that_is_not_there_is_bad_input(capsys: pytest.CaptureFixture[str
         main(["check", f"{tmp_path}/missing.yaml"])
     assert exit_.value.code == 2
     assert "next: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [("Qwen/Qwen3.6-27B", True), ("Qwen3.6-27B", False), ("Qwen3.6-27B --quantization bf16", True)],
+)
+def test_memory_speaks_of_the_checkpoint_that_was_named_not_of_a_family(model: str, said: bool) -> None:
+    found = findings(f"--gpu 'RTX 5090' --gpus 1 --engine vllm --model {model}")
+    assert any(one.record == "arithmetic:memory" for one in found) is said

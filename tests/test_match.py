@@ -389,3 +389,12 @@ def test_a_range_that_cannot_be_read_is_unknown_not_an_error() -> None:
     found = match(known, asked(ASKED + " --with flashinfer=0.6.0"))
     assert found
     assert not found.sure
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"), [("MiniMax-M2.5", "known-bad"), ("GLM-4.7", "no-known-problem")]
+)
+def test_plain_fp8_is_the_kind_that_the_makers_publish(model: str, expected: str) -> None:
+    one = record('[[match]]\narch = ["sm90"]\nweight_quantization = ["fp8-block"]\n', evidence=MAINTAINER)
+    check = f"--gpu h100 --engine sglang --model {model} --quantization fp8"
+    assert judge(ask(question(check)), Evidence(records=(one,))).verdict == expected

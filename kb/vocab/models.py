@@ -27,7 +27,8 @@ class ModelEntry:
 
     ``attention`` names the kinds present: mha, gqa, mla, dsa, sparse, linear-hybrid, sliding, sinks.
     ``expert_intermediate`` is the width of one expert. ``mtp``: has layers that predict further tokens.
-    ``max_context`` in tokens, without rope scaling. ``quantized`` maps a hub id to its canonical method.
+    ``max_context`` in tokens, without rope scaling. ``quantized`` maps a hub id to its canonical method;
+    ``fp8_layout`` is the kind of fp8 meant where a model is published in that one alone.
     """
 
     id: str
@@ -60,6 +61,7 @@ class ModelEntry:
     max_context: int | None = None
     released: str | None = None
     base_precision: str | None = None
+    fp8_layout: str | None = None
     quantized: Mapping[str, str] = field(default_factory=dict)
     from_config: bool = False
     source: str | None = None
