@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ingest.formats import all_formats, read_source
+from ingest.formats import Unreadable, all_formats, read_source
 from ingest.sources import Source
 from kb.wire import reading_to_wire
 
@@ -29,6 +30,7 @@ OURS = {
     "llama_benchy",
     "genai_perf",
     "guidellm",
+    "inference_perf",
     "inferencex",
     "llmd_report",
     "mlperf",
@@ -104,3 +106,50 @@ def test_every_format_has_a_sample_and_a_paragraph(name: str) -> None:
     form = next(one for one in all_formats() if one.name == name)
     assert len(form.docs) > 40
     assert list((SAMPLES / name).glob("*.expected.json")), f"add a sample under tests/formats/{name}/"
+
+
+def damaged(data: bytes, rnd: random.Random) -> bytes:
+    """Sample bytes cut, doubled, shuffled, spliced with junk, or with bytes flipped."""
+    junk = (
+        b"{",
+        b'"',
+        b"[",
+        b"|",
+        b"NaN",
+        b"1e999",
+        b"\x00",
+        b"\xff\xfe",
+        b",,,",
+        b"\r",
+        b"9" * 40,
+        "²".encode(),
+    )
+    for _ in range(rnd.randint(1, 4)):
+        at = rnd.randrange(len(data) + 1)
+        match rnd.randrange(5):
+            case 0:
+                data = data[:at]
+            case 1:
+                data = data[:at] + rnd.choice(junk) + data[at:]
+            case 2:
+                data = data[:at] + data[max(at - 60, 0) : at] * 5 + data[at:]
+            case 3:
+                data = b"\n".join(rnd.sample(lines := data.split(b"\n"), len(lines)))
+            case _:
+                data = bytes(byte if rnd.random() > 0.01 else rnd.randrange(256) for byte in data)
+    return data
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda path: f"{path.parent.name}/{path.name.split('.')[0]}")
+def test_damage_never_raises(case: Path) -> None:
+    sample = sample_of(case)
+    form = next(one for one in all_formats() if one.name == case.parent.name)
+    rnd = random.Random(case.name)
+    for _ in range(6):
+        source = Source(sample, raw=damaged(sample.read_bytes()[:20_000], rnd))
+        assert 0.0 <= form.sniff(source) <= 1.0
+        try:
+            reading = form.read(source)
+        except Unreadable:
+            continue
+        json.dumps(reading_to_wire(reading), allow_nan=False)

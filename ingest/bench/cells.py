@@ -5,7 +5,6 @@ Owns what one cell says. Must not know what its column means.
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -27,11 +26,12 @@ _NOTHING = {
     "tbd",
     "unknown",
 }
+_LARGEST = 1e30  # what is larger is damage, not a measurement
 _NUMBER = re.compile(
     r"^(?:[~≈<>≥≤=+]|ca\.?|about|approx\.?|up to)*\s*"
     r"(?P<number>[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?|[+-]?\.\d+)"
     r"(?P<thousand>[kKM](?![a-zA-Z]))?"
-    r"(?:\s*(?:±|\+/-|\+-)\s*(?P<spread>[\d.,]+(?:[eE][+-]?\d+)?))?"
+    r"(?:\s*(?:±|\+/-|\+-)\s*(?P<spread>\d[\d,]*(?:\.\d+)?(?:[eE][+-]?\d+)?))?"
     r"\s*(?P<rest>.*)$",
     re.DOTALL,
 )
@@ -53,7 +53,7 @@ def read_cell(raw: Any) -> Cell | None:
     if isinstance(raw, bool) or raw is None:
         return None
     if isinstance(raw, int | float):
-        return Cell(float(raw)) if math.isfinite(raw) else None
+        return Cell(float(raw)) if abs(raw) < _LARGEST else None
     text = plain(str(raw))
     if text.lower() in _NOTHING or len(text) > 80:
         return None
@@ -67,6 +67,8 @@ def read_cell(raw: Any) -> Cell | None:
     ):
         return None
     factor = {"k": 1e3, "K": 1e3, "M": 1e6, None: 1.0}[found["thousand"]]
+    if not abs(_float(found["number"])) < _LARGEST:
+        return None
     spread = None if found["spread"] is None else _float(found["spread"])
     return Cell(_float(found["number"]) * factor, spread, found["rest"].strip())
 

@@ -31,7 +31,8 @@ def facts_of(pairs: Iterable[tuple[str, str]], base: Facts | None = None) -> Fac
     facts = base or Facts()
     for key, raw in pairs:
         value = cells.plain(raw).strip("\"'")
-        if cells.is_nothing(value) or value.lower() in ("not installed", "not set"):
+        prose = len(value) > 120 or value.count(" ") > 9
+        if cells.is_nothing(value) or value.lower() in ("not installed", "not set") or prose:
             continue
         _take(facts, key, value)
     return facts
@@ -43,7 +44,7 @@ def _take(facts: Facts, key: str, value: str) -> None:
         put_version(facts, named["engine"], value)
     elif where is None:
         return
-    elif where[0] == "settings":
+    elif where[0] == "settings" and value.count(" ") < 3:
         number = cells.whole(value) if re.fullmatch(r"\d+", value) else None
         facts.settings.setdefault(where[1], value if number is None else number)
     elif where[0] == "identity" and where[1] != "engine_version":

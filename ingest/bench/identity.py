@@ -6,9 +6,10 @@ Must not know any file format. A name that the vocabulary does not know is kept 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ingest.bench import names
@@ -73,9 +74,20 @@ def experiment(facts: Facts, measurements: Iterable[Measurement]) -> Experiment:
             dependencies=facts.dependencies,
         ),
         outcome=Outcome(warnings=tuple(facts.warnings)),
-        measurements=tuple(measurements),
+        measurements=tuple(_finite(one) for one in measurements),
         started=facts.started,
     )
+
+
+def _finite(one: Measurement) -> Measurement:
+    """A point without figures that are no numbers (infinities of damaged or empty runs)."""
+    metrics = {
+        key: value for key, value in one.metrics.items() if value is not None and abs(value) < math.inf
+    }
+    load = {
+        key: value for key, value in one.workload.items() if not (isinstance(value, float) and value - value)
+    }
+    return replace(one, metrics=metrics, workload=load)
 
 
 def hardware(facts: Facts) -> Hardware:
@@ -142,10 +154,21 @@ def benchmark(source: Source, form: str, experiments: Iterable[Experiment], **fi
         total = source.data.count(b"\n") + 1
         fields["lines"] = LineCount(total=total, understood=total)
     return Reading(
-        **{"kind": "benchmark", "status": "partial" if problems else "parsed"} | fields,
+        **{"kind": "benchmark", "status": "partial" if problems else "parsed"}
+        | fields
+        | {"extra": plain_json(fields.get("extra") or {})},
         path=str(source.path),
         format=form,
         experiments=tuple(experiments),
         telemetry=None if rows is None else Telemetry(rows=rows, extra={"lines": fields["lines"].total}),
         problems=problems,
     )
+
+
+def plain_json(value: Any) -> Any:
+    """A value with infinities and NaN as ``None``, so that it can be written as JSON."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): plain_json(one) for key, one in value.items()}
+    return [plain_json(one) for one in value] if isinstance(value, list | tuple) else value

@@ -98,7 +98,7 @@ def command_arguments(command: str) -> dict[str, Any]:
     ):
         if short in given:
             given.setdefault(full, given[short])
-    return {key: cells.whole(value) if str(value).isdigit() else value for key, value in given.items()}
+    return {key: cells.whole(value) if str(value).isdecimal() else value for key, value in given.items()}
 
 
 def _continue(block: Block, text: str) -> Block | None:

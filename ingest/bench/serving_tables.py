@@ -48,11 +48,6 @@ def read_tables(
     )
 
 
-def is_page(source: Source) -> bool:
-    """Whether a file is a Markdown page, which is read as a whole rather than for its tables alone."""
-    return source.name.lower().endswith((".md", ".markdown", ".mdx"))
-
-
 def page_facts(text: list[str]) -> Facts:
     """A page's own fields: model, hardware, engine; a profile's name may tell the quantization."""
     told = [pair for pair in front.pairs_in(text) if pair[0] in _FIELDS]

@@ -133,7 +133,7 @@ def _merged(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> dict[str, Any
 
 def _qualified(own: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
     """Labels that leave the kind of tokens open take it from the object's name ("prefill": {…})."""
-    name = next((one for one in reversed(path) if not one.isdigit()), "")
+    name = next((one for one in reversed(path) if not one.isdecimal()), "")
     kind = understand(f"{name} tok/s")
     if kind is None or kind.loose or kind.name not in ("input_tok_s", "output_tok_s"):
         return dict(own)
@@ -147,9 +147,9 @@ def _qualified(own: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
 def _named(path: tuple[str, ...]) -> dict[str, Any]:
     """What the keys on the way say: a number under "prefill" is a length, a word names a test."""
     told: dict[str, Any] = {}
-    words = [one for one in path if not _PLAIN_NAMES.fullmatch(one.lower()) and not one.isdigit()]
+    words = [one for one in path if not _PLAIN_NAMES.fullmatch(one.lower()) and not one.isdecimal()]
     for above, key in pairwise(path):
-        if key.isdigit():
+        if key.isdecimal():
             name = next((name for pattern, name in _NUMBERED if pattern.search(above.lower())), None)
             told |= {name: int(key)} if name else {}
     if words:

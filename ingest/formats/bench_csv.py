@@ -58,6 +58,8 @@ def _is_prose(header: Sequence[str]) -> bool:
 def _read(source: Source) -> Reading:
     rows = [(i, row) for i, row in enumerate(tables.delimited(source.text.lstrip("\ufeff")), 1)]
     full = [(i, row) for i, row in rows if any(cell.strip() for cell in row)]
+    if not full:
+        raise Unreadable("the table is empty")
     table = tables.Table(full[0][1], full[0][0], rows=full[1:])
     reason = placeholders.reason(cell for _, row in table.rows[:50] for cell in row)
     if reason:
@@ -102,7 +104,7 @@ def _typed(raw: Any) -> Any:
     text = str(raw).strip()
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    return int(text) if text.lstrip("-").isdigit() else text
+    return int(text) if text.lstrip("-").isdecimal() else text
 
 
 def _ragged(table: tables.Table) -> Iterable[Problem]:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
-from ingest.bench import front, note_tables, placeholders, serving, serving_tables, tables
+from ingest.bench import front, note_tables, placeholders, serving, serving_tables
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
-from ingest.bench.pages import Page, read_page
+from ingest.bench.pages import Fence, Page, read_page
+from ingest.bench.quoted import is_page, read_quoted
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import Experiment, LineCount, Measurement, Problem, Reading
@@ -19,12 +22,14 @@ from kb.vocab.engines import Launch, parse_shell
 
 _CLIENT = "write-up"
 _RULE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*\|", re.MULTILINE)
-_NAMES = (".md", ".markdown", ".mdx", ".rst")
+_PLAIN = ("", ".txt", ".text", ".out", ".rst")
 
 
 def _sniff(source: Source) -> float:
     head = source.head
-    named = source.name.lower().removesuffix(".gz").endswith(_NAMES)
+    named = is_page(source)
+    if not named and PurePath(source.name.lower()).suffix not in _PLAIN:
+        return 0.0
     heading = re.search(r"^#{1,3} \S", head, re.MULTILINE) is not None
     if named:
         return 0.55 if heading or _RULE.search(head) or "```" in head else 0.35
@@ -46,14 +51,17 @@ def _read(source: Source) -> Reading:
         else:
             table.heading = table.heading.removeprefix(f"{page.title} / ")
             pairs += note_tables.points(table, front.headed(table.heading, base), _CLIENT)
-    pairs += [*_printed(source, base, blank), *_quoted_tables(page, base)]
-    if blank and not pairs:
+    pairs += _printed(source, base, blank)
+    quoted = [one for fence in page.fences for one in _quoted(source, fence, base)]
+    if blank and not pairs and not quoted:
         raise Unreadable(blank[0].what)
-    servers = [_server(launch, base) for launch in launches] if len(launches) > 1 or not pairs else []
+    servers = (
+        [_server(launch, base) for launch in launches] if len(launches) > 1 or not (pairs or quoted) else []
+    )
     return benchmark(
         source,
         "bench_markdown",
-        [*grouped(note_tables.merged(pairs)), *servers],
+        [*grouped(note_tables.merged(pairs)), *quoted, *servers],
         kind="note",
         problems=blank,
         lines=LineCount(total=page.lines, understood=page.lines - page.prose, unknown=page.prose),
@@ -100,10 +108,20 @@ def _printed(source: Source, base: Facts, blank: list[Problem]) -> Iterable[tupl
             yield facts, serving.block_measurement(block, _CLIENT)
 
 
-def _quoted_tables(page: Page, base: Facts) -> Iterable[tuple[Facts, Measurement]]:
-    for fence in page.fences:
-        for table in tables.pipe_tables(enumerate(fence.text.split("\n"), fence.line + 1)):
-            yield from note_tables.points(table, base, _CLIENT)
+def _quoted(source: Source, fence: Fence, base: Facts) -> Iterable[Experiment]:
+    """Output of other benchmarks in a fenced block (serving tables are read with the page's text)."""
+    if "Serving Benchmark Result" in fence.text:
+        return
+    page = experiment(base, [])
+    for one in read_quoted(source, fence.text, fence.line + 1):
+        known = one.hardware.gpu is not None
+        told = one.model.name is not None
+        yield replace(
+            one,
+            hardware=one.hardware if known else page.hardware,
+            model=one.model if told else page.model,
+            backend=one.backend if one.backend.engine else page.backend,
+        )
 
 
 def _about(page: Page, launches: list[Launch]) -> dict[str, Any]:

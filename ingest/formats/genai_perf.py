@@ -5,8 +5,6 @@ Owns both tools' layouts, which share metric names. Must not read llm-d's wrappi
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 from ingest.bench import cells, jsontext, tables
 from ingest.bench.families import Families, add_rows
 from ingest.bench.identity import Facts, benchmark, experiment
+from ingest.bench.quoted import below_pages
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Problem, Reading
@@ -114,7 +113,7 @@ def _sniff_csv(source: Source, aiperf: bool) -> float:
 def _read_csv(source: Source) -> Reading:
     gathered = Families()
     header: list[str] = []
-    rows = list(csv.reader(io.StringIO(source.text)))
+    rows = tables.delimited(source.text)
     for row in rows:
         if row and row[0] == "Metric":
             header = row
@@ -132,6 +131,7 @@ def _read_csv(source: Source) -> Reading:
     )
 
 
+@below_pages
 def _sniff_console(source: Source) -> float:
     head = source.head
     if re.search(r"NVIDIA (?:GenAI-Perf|AIPerf) \| ", head):

@@ -13,6 +13,7 @@ from typing import Any
 from ingest.bench import cells, jsontext, stacked, tables
 from ingest.bench.families import statistic
 from ingest.bench.identity import Facts, benchmark, experiment
+from ingest.bench.quoted import below_pages
 from ingest.bench.rows import Units, read_row
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
@@ -148,6 +149,7 @@ _CONSOLE = re.compile(
 )
 
 
+@below_pages
 def _sniff_console(source: Source) -> float:
     head = source.head
     if _CONSOLE.search(head) and ("Request Loader" in head or "backend_type" in head or "|" in head):

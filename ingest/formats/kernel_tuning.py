@@ -10,7 +10,7 @@ from typing import Any
 
 from ingest.bench import tables
 from ingest.bench.identity import benchmark
-from ingest.formats import Format
+from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Reading
 
@@ -26,6 +26,8 @@ def _sniff_tuning(source: Source) -> float:
 def _read_tuning(source: Source) -> Reading:
     """Shapes and chosen kernels of matrix products: counted and summed up, no points."""
     rows = [row for row in tables.delimited(source.text) if any(cell.strip() for cell in row)]
+    if not rows:
+        raise Unreadable("the table is empty")
     header = [cell.strip() for cell in rows[0]]
     return benchmark(
         source,

@@ -228,7 +228,7 @@ def _sniff_csv(source: Source) -> float:
 
 
 def _read_csv(source: Source) -> Reading:
-    table = tables.delimited(source.text)
+    table = tables.delimited(source.text) or [[]]
     header = table[0]
     full = [(line, row) for line, row in enumerate(table[1:], 2) if len(row) > 1]
     rows = [(line, _aligned(header, row)) for line, row in full]

@@ -21,7 +21,7 @@ from kb.model import Measurement, Reading
 _TOOL = "llm-d benchmark report"
 _OLD = re.compile(r"^[\"']?version[\"']?: *[\"']?0\.1", re.MULTILINE)
 _NEW_MARKS = ("request_performance:", '"request_performance"', "component_health:", "session_performance:")
-_DURATION = re.compile(r"PT(?:(?P<h>[\d.]+)H)?(?:(?P<m>[\d.]+)M)?(?:(?P<s>[\d.]+)S)?")
+_DURATION = re.compile(r"PT(?:(?P<h>\d+(?:\.\d+)?)H)?(?:(?P<m>\d+(?:\.\d+)?)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?")
 
 
 def _sniff(source: Source) -> float:

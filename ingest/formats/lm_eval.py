@@ -11,6 +11,7 @@ from typing import Any
 
 from ingest.bench import cells, jsontext, names, tables
 from ingest.bench.identity import Facts, benchmark, experiment
+from ingest.bench.quoted import below_pages
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
@@ -135,9 +136,10 @@ def _arguments(given: Any) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    return int(text) if text.isdigit() else {"True": True, "False": False}.get(text, text)
+    return int(text) if text.isdecimal() else {"True": True, "False": False}.get(text, text)
 
 
+@below_pages
 def _sniff_table(source: Source) -> float:
     return 0.96 if _TABLE.search(source.head) else 0.0
 

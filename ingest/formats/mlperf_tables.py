@@ -58,6 +58,8 @@ def _sniff_csv(source: Source) -> float:
 def _read_csv(source: Source) -> Reading:
     text = _text(source)
     rows = [row for row in tables.delimited(text) if any(cell.strip() for cell in row)]
+    if not rows:
+        raise Unreadable("the table is empty")
     if "Model MLC  /" in ",".join(rows[0]) or re.search(r"Model MLC\s*/", "".join(rows[0])):
         return _read_wide(source, rows)
     table = tables.Table(rows[0], 1, rows=list(enumerate(rows[1:], 2)))

@@ -10,6 +10,7 @@ from collections import Counter
 
 from ingest.bench import cells
 from ingest.bench.identity import Facts, benchmark, experiment
+from ingest.bench.quoted import below_pages
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
@@ -30,11 +31,12 @@ _COLLECTIVES = (
 _HEAD = re.compile(r"^#\s+size\s+count\s+(?:\S*\s+)?type\b.*\balgbw\s+busbw", re.MULTILINE)
 _ROW = re.compile(r"^\s*(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>[a-z]\w+)\s+(?P<rest>.*\d.*)$")
 _RANK = re.compile(r"^#\s+Rank\s+\d+\s.*?(?:\[0x[0-9a-fA-F]+\]|\[[0-9a-fA-F:.]+\])\s+(?P<gpu>\S.*?)\s*$")
-_AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*(?P<v>[\d.]+)")
+_AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*(?P<v>\d+(?:\.\d+)?)")
 _BAD = re.compile(r"^# Out of bounds values\s*:\s*(?P<n>\d+)\s*(?P<word>\w+)")
 _STARTED = re.compile(r"^# (?:Collective test starting: |.*?)(\w+)_perf\b")
 
 
+@below_pages
 def _sniff(source: Source) -> float:
     return 0.97 if _HEAD.search(source.head) else 0.0
 

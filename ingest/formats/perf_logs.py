@@ -11,15 +11,17 @@ from typing import Any
 
 from ingest.bench import cells, jsontext
 from ingest.bench.identity import Facts, benchmark, experiment
+from ingest.bench.quoted import below_pages
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
 
-_SUM = re.compile(r"^SUM (?P<test>\w+) (?P<v>[\d.]+)")
+_SUM = re.compile(r"^SUM (?P<test>\w+) (?P<v>\d+(?:\.\d+)?)")
 _DEVICE = re.compile(r"^Device \d+: (?P<name>.+?)(?: \([0-9A-Fa-f:.]+\))?\s*$")
-_DRIVER = re.compile(r"^Driver Version: (?P<v>[\d.]+)")
+_DRIVER = re.compile(r"^Driver Version: (?P<v>\d+(?:\.\d+)+)")
 
 
+@below_pages
 def _sniff_bandwidth(source: Source) -> float:
     return 0.97 if re.search(r"^nvbandwidth Version:", source.head, re.MULTILINE) else 0.0
 
@@ -49,9 +51,9 @@ def _read_bandwidth(source: Source) -> Reading:
 _TRT_ROW = re.compile(r"\[I\] (?P<key>Latency|Host Latency|GPU Compute(?: Time)?)\s*(?::\s*\S.*)?$")
 _TRT_STAT = re.compile(
     r"(?P<stat>min|max|mean|median|percentile)(?:\((?P<p>\d+)%\))?\s*[=:]\s*"
-    r"(?P<v>[\d.]+) ms(?: at (?P<q>\d+)%)?"
+    r"(?P<v>\d+(?:\.\d+)?) ms(?: at (?P<q>\d+)%)?"
 )
-_TRT_RATE = re.compile(r"\[I\] [Tt]hroughput\s*:\s*(?P<v>[\d.]+) qps")
+_TRT_RATE = re.compile(r"\[I\] [Tt]hroughput\s*:\s*(?P<v>\d+(?:\.\d+)?) qps")
 _TRT_NAMES = {
     "Latency": "e2e_ms",
     "Host Latency": "e2e_ms",
@@ -60,6 +62,7 @@ _TRT_NAMES = {
 }
 
 
+@below_pages
 def _sniff_trtexec(source: Source) -> float:
     return 0.97 if re.search(r"\[I\] === (?:Model|Build) Options ===", source.head) else 0.0
 
@@ -91,9 +94,10 @@ def _trt_metrics(section: str, text: str) -> dict[str, float | None]:
     return stats
 
 
-_STEP = re.compile(r"^Latency of step \d+: (?P<v>[\d.]+) ms")
+_STEP = re.compile(r"^Latency of step \d+: (?P<v>\d+(?:\.\d+)?) ms")
 
 
+@below_pages
 def _sniff_steps(source: Source) -> float:
     return 0.9 if len(re.findall(r"^Latency of step \d+: ", source.head, re.MULTILINE)) >= 3 else 0.0
 

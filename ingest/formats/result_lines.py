@@ -12,6 +12,7 @@ from typing import Any
 from ingest.bench import file_names, jsontext
 from ingest.bench.identity import benchmark, grouped
 from ingest.bench.quantities import understand
+from ingest.bench.quoted import below_pages
 from ingest.bench.rows import Units, read_row
 from ingest.formats import Format, Unreadable
 from ingest.formats.bench_csv import RESULT_PREFIXES
@@ -25,8 +26,10 @@ _PAIR = re.compile(
 )
 _LEVEL = re.compile(r"\b(?:INFO|WARNING|ERROR|DEBUG)\b|(?:Decode|Prefill) batch|Avg prompt throughput|\[TP\d")
 _STEP = re.compile(r"(?P<mark>START|BEGIN|END|DONE|FAIL(?:ED)?)\s+(?P<name>[\w.-]+)(?:\s*\((?P<s>\d+)s\))?")
-_EXIT = re.compile(r"\bexit=(?P<code>-?\d+)(?:.*?wall_s=(?P<s>[\d.]+))?")
-_SAMPLE = re.compile(r"GPU (?P<util>\d+)%, (?P<power>[\d.]+) ?W, (?P<temp>\d+) ?C, (?P<clock>\d+) ?MHz")
+_EXIT = re.compile(r"\bexit=(?P<code>-?\d+)(?:.*?wall_s=(?P<s>\d+(?:\.\d+)?))?")
+_SAMPLE = re.compile(
+    r"GPU (?P<util>\d+)%, (?P<power>\d+(?:\.\d+)?) ?W, (?P<temp>\d+) ?C, (?P<clock>\d+) ?MHz"
+)
 _GPU_METRICS = (
     ("util", "utilization_pct"),
     ("power", "power_w"),
@@ -47,7 +50,7 @@ def _record(text: str) -> dict[str, Any] | None:
     if not any(one and one.name.startswith(RESULT_PREFIXES) for one in told):
         return None
     before = text[: found[0].start()].strip(" :-|[]>")
-    return record | ({"scenario": before} if before and not before.isdigit() else {})
+    return record | ({"scenario": before} if before and not before.isdecimal() else {})
 
 
 def _label(pair: re.Match[str]) -> str:
@@ -55,6 +58,7 @@ def _label(pair: re.Match[str]) -> str:
     return f"{key} ({pair['unit']})" if pair["unit"] else key
 
 
+@below_pages
 def _sniff(source: Source) -> float:
     lines = source.head.split("\n")[:600]
     if jsontext.looks_like_json(source.head):
@@ -89,6 +93,7 @@ def _read(source: Source) -> Reading:
     )
 
 
+@below_pages
 def _sniff_progress(source: Source) -> float:
     head = source.head
     if jsontext.looks_like_json(head):

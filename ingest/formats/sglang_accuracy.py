@@ -11,20 +11,21 @@ from typing import Any
 
 from ingest.bench import cells, jsontext
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
+from ingest.bench.quoted import below_pages
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
 
 _TOOL = "sglang accuracy test"
 _ROWS = (
-    (re.compile(r"^(?:Average a|A)ccuracy: (?P<v>[\d.]+)\s*$"), "accuracy", 1.0),
-    (re.compile(r"^Score: (?P<v>[\d.]+)\s*$"), "accuracy", 1.0),
-    (re.compile(r"^Repeat: \d+, mean: (?P<v>[\d.]+)"), "accuracy", 1.0),
-    (re.compile(r"^Invalid: (?P<v>[\d.]+)\s*$"), "invalid", 1.0),
-    (re.compile(r"^(?:Total l|Mean l|L)atency: (?P<v>[\d.]+)(?: s)?\s*$"), "duration_s", 1.0),
-    (re.compile(r"^Output throughput: (?P<v>[\d.]+) token/s\s*$"), "output_tok_s", 1.0),
+    (re.compile(r"^(?:Average a|A)ccuracy: (?P<v>\d+(?:\.\d+)?)\s*$"), "accuracy", 1.0),
+    (re.compile(r"^Score: (?P<v>\d+(?:\.\d+)?)\s*$"), "accuracy", 1.0),
+    (re.compile(r"^Repeat: \d+, mean: (?P<v>\d+(?:\.\d+)?)"), "accuracy", 1.0),
+    (re.compile(r"^Invalid: (?P<v>\d+(?:\.\d+)?)\s*$"), "invalid", 1.0),
+    (re.compile(r"^(?:Total l|Mean l|L)atency: (?P<v>\d+(?:\.\d+)?)(?: s)?\s*$"), "duration_s", 1.0),
+    (re.compile(r"^Output throughput: (?P<v>\d+(?:\.\d+)?) token/s\s*$"), "output_tok_s", 1.0),
 )
-_SUBJECT = re.compile(r"^subject: (?P<name>.+?), #q:(?P<n>\d+), acc: (?P<v>[\d.]+)")
+_SUBJECT = re.compile(r"^subject: (?P<name>.+?), #q:(?P<n>\d+), acc: (?P<v>\d+(?:\.\d+)?)")
 _SCORED = re.compile(
     r"^(?:(?:Average a|A)ccuracy|Score): [01](?:\.\d+)?\s*$|^Repeat: \d+, mean: ", re.MULTILINE
 )
@@ -33,6 +34,7 @@ _TIMED = re.compile(
 )
 
 
+@below_pages
 def _sniff(source: Source) -> float:
     head = source.head
     return 0.88 if _SCORED.search(head) and _TIMED.search(head) else 0.0

@@ -12,6 +12,7 @@ from typing import Any
 
 from ingest.bench import jsontext, names, serving, serving_tables
 from ingest.bench.identity import Facts, benchmark, grouped
+from ingest.bench.quoted import below_pages
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import Measurement, Reading
@@ -52,14 +53,15 @@ _SERVER_KEYS = (
 )
 
 
+@below_pages
 def _sniff_serving(source: Source) -> float:
     head = source.head
     if "Serving Benchmark Result" in head:
-        sure = 0.5 if serving_tables.is_page(source) else 0.94
-        return sure if any(mark in head for mark in _MARKS) else 0.0
+        return 0.94 if any(mark in head for mark in _MARKS) else 0.0
     return 0.7 if "Namespace(backend='sglang" in head and "dataset_name=" in head else 0.0
 
 
+@below_pages
 def _sniff_offline(source: Source) -> float:
     return 0.95 if re.search(r"=+ Offline Throughput Benchmark Result =+", source.head) else 0.0
 

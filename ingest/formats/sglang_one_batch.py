@@ -11,22 +11,27 @@ from typing import Any
 
 from ingest.bench import cells, jsontext
 from ingest.bench.identity import Facts, benchmark, experiment
+from ingest.bench.quoted import below_pages
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
 
 _BATCH, _SERVER = "sglang.bench_one_batch", "sglang.bench_one_batch_server"
-_PREFILL = re.compile(r"Prefill\. latency:\s+(?P<s>[\d.]+) s, throughput:\s+(?P<rate>[\d.]+) token/s")
+_PREFILL = re.compile(
+    r"Prefill\. latency:\s+(?P<s>\d+(?:\.\d+)?) s, throughput:\s+(?P<rate>\d+(?:\.\d+)?) token/s"
+)
 _STEP = re.compile(r"Decode\s+\d+\. Batch size: (?P<bs>\d+), latency:")
 _DECODE = re.compile(
-    r"Decode\.\s+median latency:\s+(?P<s>[\d.]+) s, "
-    r"median throughput:\s+(?P<rate>[\d.]+) token/s"
+    r"Decode\.\s+median latency:\s+(?P<s>\d+(?:\.\d+)?) s, "
+    r"median throughput:\s+(?P<rate>\d+(?:\.\d+)?) token/s"
 )
-_TOTAL = re.compile(r"Total\. latency:\s+(?P<s>[\d.]+) s, throughput:\s+(?P<rate>[\d.]+) token/s")
+_TOTAL = re.compile(
+    r"Total\. latency:\s+(?P<s>\d+(?:\.\d+)?) s, throughput:\s+(?P<rate>\d+(?:\.\d+)?) token/s"
+)
 _SERVER_ROW = re.compile(
     r"^(?P<label>batch size|input_len|output_len|latency|output throughput|input throughput|last_ttft"
     r"|\(input \+ output\) throughput|last generation throughput|acc_length|cache hit rate)"
-    r"\s*:\s*(?P<value>-?[\d.]+)"
+    r"\s*:\s*(?P<value>-?\d+(?:\.\d+)?)"
 )
 _SERVER_METRICS = {
     "input throughput": "input_tok_s",
@@ -39,6 +44,7 @@ _SERVER_METRICS = {
 _LOADS = {"batch size": "batch_size", "input_len": "input_len", "output_len": "output_len"}
 
 
+@below_pages
 def _sniff_batch(source: Source) -> float:
     return 0.97 if _PREFILL.search(source.head) and "median throughput" in source.head else 0.0
 
@@ -162,6 +168,7 @@ def _point(load: dict[str, Any], metrics: dict[str, float], line: int | None, to
     )
 
 
+@below_pages
 def _sniff_server(source: Source) -> float:
     head = source.head
     if not re.search(r"^batch size: \d+", head, re.MULTILINE):

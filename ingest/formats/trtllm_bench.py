@@ -12,6 +12,7 @@ from typing import Any
 
 from ingest.bench import cells, jsontext, serving_tables
 from ingest.bench.identity import Facts, benchmark, grouped
+from ingest.bench.quoted import below_pages
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
@@ -24,7 +25,7 @@ _TITLE = re.compile(
 )
 _ROW = re.compile(r"^(?P<label>[A-Za-z][^:\t]{1,60}):\s+(?P<value>\S.*?)\s*$")
 _BREAKDOWN = re.compile(
-    r"^\[(?P<kind>TTFT|TPOT|GTPS|Latency|AL|DAR|ADT|DT)\]\s+(?P<stat>[A-Z0-9]+)\s*:\s*(?P<v>[\d.]+)"
+    r"^\[(?P<kind>TTFT|TPOT|GTPS|Latency|AL|DAR|ADT|DT)\]\s+(?P<stat>[A-Z0-9]+)\s*:\s*(?P<v>\d+(?:\.\d+)?)"
 )
 _STATS = {"MINIMUM": "min", "MAXIMUM": "max", "AVERAGE": "mean"}
 _KINDS = {
@@ -84,6 +85,7 @@ class _Report:
         return Measurement(workload=load, metrics=self.metrics, client=_TOOL, line=self.line)
 
 
+@below_pages
 def _sniff_report(source: Source) -> float:
     head = source.head
     return 0.96 if re.search(r"^= PERFORMANCE OVERVIEW\s*$", head, re.MULTILINE) else 0.0
@@ -189,9 +191,10 @@ def _length(value: Any) -> int | None:
 
 
 def _setting(value: str) -> Any:
-    if value.endswith("%"):
-        return round(float(value[:-1]) / 100, 4)
-    return int(value) if value.isdigit() else value
+    number = cells.number(value)
+    if value.endswith("%") and number is not None:
+        return round(number / 100, 4)
+    return int(value) if value.isascii() and value.isdecimal() else value
 
 
 def _sniff_json(source: Source) -> float:
@@ -296,11 +299,11 @@ def _json_metrics(metrics: dict[str, float | None], part: Mapping[str, Any]) -> 
                     metrics.setdefault(name, float(one))
 
 
+@below_pages
 def _sniff_serve(source: Source) -> float:
     head = source.head
     marked = "User throughput (tok/s):" in head or "Request AR:" in head
-    sure = 0.5 if serving_tables.is_page(source) else 0.94
-    return sure if "Serving Benchmark Result" in head and marked else 0.0
+    return 0.94 if "Serving Benchmark Result" in head and marked else 0.0
 
 
 def _read_serve(source: Source) -> Reading:

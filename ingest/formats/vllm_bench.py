@@ -11,6 +11,7 @@ from typing import Any
 
 from ingest.bench import jsontext, serving, serving_tables
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
+from ingest.bench.quoted import below_pages
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
@@ -21,11 +22,11 @@ _TRTLLM_MARKS = ("User throughput (tok/s):", "Request AR:")
 _SERVE_KEYS = {"request_throughput", "output_throughput", "total_token_throughput", "completed"}
 
 
+@below_pages
 def _sniff_serve(source: Source) -> float:
     head = source.head
     if "Serving Benchmark Result" in head:
-        other = any(mark in head for mark in (*_SGLANG_MARKS, *_TRTLLM_MARKS))
-        return 0.0 if other else 0.5 if serving_tables.is_page(source) else 0.92
+        return 0.0 if any(mark in head for mark in (*_SGLANG_MARKS, *_TRTLLM_MARKS)) else 0.92
     begun = "Namespace(" in head and ("bench_type='serve'" in head or "burstiness=" in head)
     return 0.8 if begun and "Starting main benchmark run" in head else 0.0
 
@@ -63,10 +64,11 @@ def _read_serve_json(source: Source) -> Reading:
 
 
 _LATENCY_ROW = re.compile(
-    r"^Avg latency: (?P<mean>[\d.]+) seconds|^(?P<p>\d+)% percentile latency: (?P<v>[\d.]+) s"
+    r"^Avg latency: (?P<mean>\d+(?:\.\d+)?) seconds|^(?P<p>\d+)% percentile latency: (?P<v>\d+(?:\.\d+)?) s"
 )
 
 
+@below_pages
 def _sniff_latency(source: Source) -> float:
     head = source.head
     return 0.93 if "Avg latency: " in head and "% percentile latency: " in head else 0.0
@@ -138,12 +140,13 @@ def _model_of(result: dict[str, Any]) -> Facts:
 
 
 _THROUGHPUT_ROW = re.compile(
-    r"Throughput: (?P<req>[\d.]+) requests/s, (?P<total>[\d.]+) (?:total )?tokens/s"
-    r"(?:, (?P<out>[\d.]+) output tokens/s)?"
+    r"Throughput: (?P<req>\d+(?:\.\d+)?) requests/s, (?P<total>\d+(?:\.\d+)?) (?:total )?tokens/s"
+    r"(?:, (?P<out>\d+(?:\.\d+)?) output tokens/s)?"
 )
 _TOTALS = re.compile(r"Total num (?P<kind>prompt|output) tokens:\s+(?P<n>\d+)")
 
 
+@below_pages
 def _sniff_throughput(source: Source) -> float:
     head = source.head
     return 0.93 if _THROUGHPUT_ROW.search(head) and "Serving Benchmark Result" not in head else 0.0

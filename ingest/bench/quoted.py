@@ -1,0 +1,59 @@
+"""Output of tools that Markdown pages quote: the page reader has the page, the tool's format the quotation.
+
+Owns who reads what. Must not know any tool by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+
+from ingest.formats import Unreadable, all_formats
+from ingest.sources import Source
+from kb.model import Experiment
+
+_SUFFIXES = (".md", ".markdown", ".mdx")
+_SURE = 0.85
+_SHORTEST = 40
+
+
+def is_page(source: Source) -> bool:
+    """Whether a file is a Markdown page, which is read as a whole rather than for one table in it."""
+    return source.name.lower().removesuffix(".gz").endswith(_SUFFIXES)
+
+
+def below_pages(sniff: Callable[[Source], float]) -> Callable[[Source], float]:
+    """A sniff that leaves Markdown pages to the page reader, which hands quoted output on."""
+
+    @wraps(sniff)
+    def below(source: Source) -> float:
+        return min(sniff(source), 0.5) if is_page(source) else sniff(source)
+
+    return below
+
+
+def read_quoted(source: Source, text: str, line: int) -> tuple[Experiment, ...]:
+    """What a quoted block tells as the output of a benchmark; ``line`` is where its first line stands."""
+    if len(text) < _SHORTEST or not any(letter.isdecimal() for letter in text):
+        return ()
+    inner = Source(source.path, raw=text.encode(), name="quoted.txt")
+    sure, form = max(
+        ((one.sniff(inner), one) for one in all_formats() if one.kind == "benchmark"),
+        key=lambda pair: pair[0],
+    )
+    if sure < _SURE:
+        return ()
+    try:
+        found = form.read(inner).experiments
+    except Unreadable:
+        return ()
+    return tuple(_moved(one, line - 1) for one in found)
+
+
+def _moved(experiment: Experiment, lines: int) -> Experiment:
+    points = (
+        replace(point, line=point.line + lines) if point.line is not None else point
+        for point in experiment.measurements
+    )
+    return replace(experiment, measurements=tuple(points))
