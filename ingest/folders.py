@@ -17,7 +17,8 @@ from ingest.enrich import completed, enrich, say
 from ingest.matching import OVERLAP, Draft, Match, Piece, best_match, matches
 from ingest.nodes import united
 from ingest.points import is_same_point, merged
-from kb.model import Experiment, Measurement, Outcome, Reading
+from ingest.snapshots import describe_machines
+from kb.model import Experiment, Measurement, Reading, Telemetry
 from kb.store.runs import ID_CHARACTERS, Assembled
 
 ORDER = (
@@ -88,6 +89,7 @@ def assemble(
             if piece.part == part:
                 near = [one for site in reach(piece.folder) for one in drafts.get(site, ())]
                 work.join(piece, near, piece.folder, near=False)
+    describe_machines(work.machines)
     every = [one for found in drafts.values() for one in found] + work.lone()
     return sorted((_finished(one, claimed.said) for one in every), key=lambda one: one.experiment.run)
 
@@ -98,6 +100,7 @@ class Work:
     def __init__(self, drafts: Mapping[str, list[Draft]], claimed: Claimed) -> None:
         self.drafts, self.links = drafts, claimed.links
         self.series: dict[str, Draft] = {}
+        self.machines: list[tuple[Draft, Piece]] = []
 
     def join(self, piece: Piece, drafts: list[Draft], site: str, *, near: bool) -> None:
         """Give one piece to the run or runs that it speaks about."""
@@ -116,7 +119,7 @@ class Work:
         elif forced:
             _take(piece, Match(forced[0], 1.0, "linked by the user"))
         elif piece.part == "machine":
-            _join_machine(piece, allowed)
+            self.machines += [(one, piece) for one in allowed]
         elif (
             not self._join_one(piece, allowed, near=near) and piece.part == "metadata" and site in self.drafts
         ):
@@ -234,14 +237,24 @@ def _told(piece: Piece) -> Experiment | None:
     telemetry = piece.reading.telemetry
     if piece.part != "trace" or telemetry is None:
         return told
-    return replace(told or Experiment(), started=telemetry.started, ended=telemetry.ended)
+    told = told or Experiment()
+    hardware = replace(told.hardware, count=_busy_gpus(telemetry))
+    return replace(told, hardware=hardware, started=telemetry.started, ended=telemetry.ended)
+
+
+def _busy_gpus(telemetry: Telemetry) -> int | None:
+    """How many GPUs of a trace worked; a trace of one GPU is of one, busy or not."""
+    if len(telemetry.gpus) == 1:
+        return 1
+    return sum(1 for one in telemetry.gpus if one.busy.get("samples")) or None
 
 
 def _take(piece: Piece, match: Match) -> None:
     """Add to a run what a piece tells of it."""
     draft = match.draft
     draft.attach(piece, match.how, match.sure)
-    for told in piece.reading.experiments[:1] if piece.part in TELLING else ():
+    told = _told(piece) if piece.part in TELLING else None
+    if told is not None:
         timed = piece.part == "metadata"
         draft.experiment = enrich(
             draft.experiment, told if timed else replace(told, started=None, ended=None)
@@ -285,13 +298,6 @@ def _file_names(value: Any) -> set[str]:
         return {value} if re.fullmatch(r"[\w.-]+\.(txt|jsonl?|csv|log)", value) else set()
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
     return {name for one in inner for name in _file_names(one)}
-
-
-def _join_machine(piece: Piece, drafts: Iterable[Draft]) -> None:
-    for told in piece.reading.experiments:
-        for draft in drafts:
-            draft.experiment = enrich(draft.experiment, replace(told, outcome=Outcome()))
-            draft.attach(piece, "describes the machine", 0.7)
 
 
 def _describes_again(piece: Piece, drafts: Sequence[Draft]) -> bool:

@@ -230,6 +230,21 @@ def test_a_machine_snapshot_gives_hardware_and_is_no_run() -> None:
     assert len(runs([machine])) == 0
 
 
+def test_snapshots_of_several_machines_describe_no_run() -> None:
+    one = piece(
+        "/r/m/a.txt", "trace", Experiment(hardware=Hardware(gpu="H200")), telemetry=Telemetry(samples=1)
+    )
+    other = piece(
+        "/r/m/b.txt", "trace", Experiment(hardware=Hardware(gpu="L40S")), telemetry=Telemetry(samples=1)
+    )
+    assert only(runs([server("/r/1/s.log"), one, other])).hardware.gpu is None
+    assert only(runs([server("/r/1/s.log"), one])).hardware.gpu == "H200"
+    near = piece(
+        "/r/1/smi.txt", "trace", Experiment(hardware=Hardware(gpu="B200")), telemetry=Telemetry(samples=1)
+    )
+    assert only(runs([server("/r/1/s.log"), near, one])).hardware.gpu == "B200"
+
+
 def test_a_recorder_alone_is_a_run_and_a_launch_script_is_none() -> None:
     meta = piece("/r/1/run.json", "config", start(), extra={"run": {"exit_code": 1}})
     script = piece("/r/2/start.sh", "config", start())
