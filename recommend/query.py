@@ -35,6 +35,7 @@ _SPELLINGS = {
     "nvidia-nccl": "nccl",
 }
 _SERVERS = tuple(one for one in OTHER_ENGINES if one not in ("flashinfer", "transformers"))
+_UNPINNED = {"driver", "topology", "build"}
 _MODEL_KEYS = ("model_path", "model", "model_tag")
 
 
@@ -219,6 +220,8 @@ def _version(
 
 def _newest_with(engine: str, dependencies: Mapping[str, str]) -> str | None:
     """The first release whose pins are at least what is named, and the newest of those that pin the same."""
+    if not set(dependencies) - _UNPINNED:  # every release's catalog would be loaded to learn nothing
+        return None
     found: str | None = None
     for release in reversed(options.releases(engine)):
         pins = options.pinned(engine, release)
