@@ -225,6 +225,8 @@ def _worth_suspecting(record: Json, found: Matched) -> bool:
         or trust_of(record, inherited=found.inherited) == "inferred"
     ):
         return False
+    if record["outcomes"][0]["effect"] == "slow" and all(one.endswith(" version") for one in found.missing):
+        return False  # a release that may be slower is no reason to turn a launch down
     return not any(one in _OTHER_QUESTION for one in found.missing) and not _gone_by_now(record, found)
 
 
