@@ -227,3 +227,10 @@ def test_waiting_ends_with_a_clear_error(path: Path) -> None:
     assert time.monotonic() - begun < 5
     other.kill()
     other.wait()
+
+
+def test_the_documentation_names_every_table(path: Path) -> None:
+    text = (Path(__file__).parents[1] / "docs" / "store.md").read_text(encoding="utf-8")
+    with open_store(path, write=True) as store:
+        names = [name for (name,) in store.rows("SHOW TABLES")]
+    assert [name for name in names if f"`{name}`" not in text] == []
