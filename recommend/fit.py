@@ -367,3 +367,21 @@ def _chance_model(x: Array, worked: Array) -> Callable[[Array], Array]:
     model = HistGradientBoostingClassifier(max_iter=100, learning_rate=0.1, max_leaf_nodes=15, random_state=0)
     model.fit(x, worked)
     return lambda rows: np.asarray(model.predict_proba(rows)[:, 1])
+
+
+def naive_trees(known: Sequence[Context]) -> Callable[[Context], list[float]]:
+    """What a data scientist would try first: extra trees on the table's columns, no physics, no memory."""
+    rows = [trial for context in known for trial in context.trials if trial.log_value is not None]
+    names = sorted({name for trial in rows for name in trial.features if not _is_physics(name)})
+    x = np.array([[trial.features.get(name, 0.0) for name in names] for trial in rows])
+    model = ExtraTreesRegressor(100, random_state=0).fit(x, [trial.log_value for trial in rows])
+
+    def scores(context: Context) -> list[float]:
+        asked = [[trial.features.get(name, 0.0) for name in names] for trial in context.trials]
+        return [float(value) for value in model.predict(np.array(asked))]
+
+    return scores
+
+
+def _is_physics(name: str) -> bool:
+    return name.startswith(("log_physics", "share_", "weights_of_memory"))

@@ -10,11 +10,12 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from kb.model import Tried
 from kb.vocab import options
 from kb.vocab.gpus import Gpu, find_gpu
 from kb.vocab.models import ModelEntry, find_model
@@ -25,6 +26,8 @@ from recommend.replay import Context, Trial
 from recommend.samples import PRECISION_METHOD, layout_of
 
 Row = Mapping[str, Any]
+STORE_CONTEXT = ("gpu", "gpus", "model", "input_len", "output_len", "concurrency")
+STORE_CHOICE = ("engine", "engine_version", "settings")
 GPU = ("hw", "gpu", "accelerator", "hardware", "device")
 MODEL = ("model", "model_id", "checkpoint")
 NUMBERS = {
@@ -53,6 +56,22 @@ class Columns:
     minimize: bool = False
     failed: tuple[str, frozenset[str]] | None = None
     date: str | None = None
+
+
+def rows_of(tried: Iterable[Tried]) -> Iterator[dict[str, Any]]:
+    """Own runs as a table's rows: one per measured point, one per configuration that only failed."""
+    for one in tried:
+        row = {
+            "gpu": one.hardware.gpu or one.hardware.arch,
+            "gpus": one.hardware.count,
+            "model": one.model.name,
+            "quantization": one.model.quantization,
+            "engine": one.backend.engine,
+            "engine_version": one.backend.engine_version,
+            "settings": json.dumps(dict(one.backend.settings), sort_keys=True, default=str),
+        }
+        for point in one.points:
+            yield {**row, **point.workload, **point.metrics}
 
 
 def contexts(rows: Iterable[Row], columns: Columns) -> list[Context]:
