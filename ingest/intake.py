@@ -21,6 +21,7 @@ from ingest.folders import part_of
 from ingest.formats import all_formats
 from ingest.pipeline import in_order, read
 from ingest.sources import Source, find_sources
+from kb.errors import KbctlError
 from kb.model import Reading
 from kb.store import Store, open_store
 from kb.store.claims import Claim, said_of_sources
@@ -36,6 +37,7 @@ from kb.store.sources import (
 )
 from kb.wire import reading_to_wire
 
+EXIT_STOPPED = 130
 BATCH_S = 2.0
 BATCH_BYTES = 16 << 20
 OBSERVATIONS = frozenset({"anchor", "metadata", "measurement", "trace", "probe"})
@@ -146,11 +148,16 @@ def rebuild(
 def _take_in(jobs: Sequence[Job], batch: Batch, watch: Watch | None) -> Report:
     report = Report()
     total = sum(one.source.size for one in jobs)
-    for look in in_order(look_at, jobs, len(jobs), total):
-        report.add(look)
-        batch.add(look)
-        if watch is not None:
-            watch(look, report.size, total)
+    try:
+        for look in in_order(look_at, jobs, len(jobs), total):
+            report.add(look)
+            batch.add(look)
+            if watch is not None:
+                watch(look, report.size, total)
+    except KeyboardInterrupt:
+        batch.flush()
+        what = f"stopped after {report.fates.total()} of {len(jobs)} files; these are kept"
+        raise KbctlError(what, tip="the same command goes on from here", code=EXIT_STOPPED) from None
     batch.flush()
     with open_store(batch.store_path, write=True, notice=batch.notice) as store:
         report.change = assemble_pending(store)

@@ -227,6 +227,33 @@ def test_runs_can_be_filtered(full: Kbctl) -> None:
     assert "13347" in table
 
 
+def test_probes_of_other_backends_bear_out_a_run(full: Kbctl) -> None:
+    runs = full.runs()
+    assert runs[VLLM_OK]["answers"]["verdict"] == "agrees"
+    assert runs[SGLANG_OK]["run"] in runs[VLLM_OK]["answers"]["detail"]
+    assert runs[MOE_OK]["answers"]["verdict"] == "alone"
+    assert "answers   agrees" in full("show", runs[VLLM_OK]["run"])
+
+
+def test_an_interrupted_ingest_keeps_what_it_read(kbctl: Kbctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ingest import intake
+
+    plain, count = intake.look_at, iter(range(100))
+
+    def look(job: intake.Job) -> intake.Look:
+        if next(count) == 5:
+            raise KeyboardInterrupt
+        return plain(job)
+
+    monkeypatch.setattr(intake, "look_at", look)
+    kbctl("ingest", DEMO / VLLM_OK, code=130)
+    assert "stopped after 5 of" in kbctl.stderr
+    assert kbctl.json("sql", "SELECT count(*) FROM source")["rows"] == [[5]]
+    monkeypatch.undo()
+    kbctl("ingest", DEMO / VLLM_OK)
+    assert kbctl.runs()[VLLM_OK]["effect"] == "ok"
+
+
 def test_show_takes_short_ids_and_tells_the_cause(full: Kbctl) -> None:
     run = full.runs()[OOM]["run"]
     told = full("show", run.removeprefix("run:")[:7])
@@ -250,7 +277,7 @@ def test_export_and_import_keep_runs_whole(full: Kbctl, kbctl: Kbctl, tmp_path: 
     kbctl("import", tmp_path / "runs.json")
     mine = {one["run"]: one for one in kbctl.json("runs")["runs"]}
     for one in full.json("runs")["runs"]:
-        same = {name: value for name, value in one.items() if name not in ("sources", "joined")}
+        same = {name: value for name, value in one.items() if name not in ("sources", "joined", "answers")}
         assert {name: mine[one["run"]][name] for name in same} == same
     kbctl("import", DEMO / OOM / "run.json", code=2)
 

@@ -119,7 +119,9 @@ def run_json(kept: Kept) -> dict[str, Any]:
     """One run as ``runs --json`` prints it."""
     from kb.wire import experiment_to_wire
 
-    return {**experiment_to_wire(kept.experiment), "invalid": kept.invalid, "notes": list(kept.notes)}
+    answers = dict(zip(("verdict", "detail"), kept.answers, strict=True)) if kept.answers else None
+    said = {"invalid": kept.invalid, "notes": list(kept.notes)}
+    return {**experiment_to_wire(kept.experiment), **said, "answers": answers}
 
 
 def _run_table(found: list[Kept]) -> list[str]:
@@ -186,6 +188,7 @@ def _show_lines(kept: Kept) -> list[str]:
         for role, kernel in sorted(backend.resolved.items())
     ]
     lines += _cause_lines(run)
+    lines += [f"  answers   {kept.answers[0]}: {kept.answers[1]}"] if kept.answers else []
     lines += [f"  measured  {point_text(one)}" for one in run.measurements]
     if run.telemetry is not None:
         lines += [f"  GPUs      {one.text}" for one in run.telemetry.conditions]

@@ -105,4 +105,6 @@ def _batches(
 
 def _detail(one: Kept, lines: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
     wire = experiment_to_wire(one.experiment)
-    return {**wire, "invalid": one.invalid, "notes": list(one.notes), "lines": lines.get(wire["run"], [])}
+    answers = dict(zip(("verdict", "detail"), one.answers, strict=True)) if one.answers else None
+    said = {"invalid": one.invalid, "notes": list(one.notes), "answers": answers}
+    return {**wire, **said, "lines": lines.get(wire["run"], [])}

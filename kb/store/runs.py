@@ -42,11 +42,15 @@ class Assembled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A run as the store tells it: the experiment, and what the user said of it since."""
+    """A run as the store tells it: the experiment, and what the user said of it since.
+
+    ``answers`` is what comparing its probes with those of other runs says: (verdict, sentence).
+    """
 
     experiment: Experiment
     invalid: str | None = None
     notes: tuple[str, ...] = ()
+    answers: tuple[str, str] | None = None
 
 
 def put_runs(store: Store, folders: Iterable[str], runs: Sequence[Assembled]) -> None:
@@ -86,7 +90,8 @@ def kept_runs(store: Store, where: str = "true", parameters: Sequence[Any] = ())
         if run in quality:
             experiment = with_quality(experiment, *quality[run])
         invalid, notes = remarks.get(run, (None, ()))
-        yield Kept(experiment=experiment, invalid=invalid, notes=notes)
+        answers = quality[run][:2] if run in quality else None
+        yield Kept(experiment=experiment, invalid=invalid, notes=notes, answers=answers)
 
 
 def remarks_by_run(store: Store) -> dict[str, tuple[str | None, tuple[str, ...]]]:
