@@ -6,6 +6,8 @@ library only on the way; must not open the store itself and must not judge.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,14 +54,23 @@ def gather(
 
 def own_runs(store: Path | None, arch: str | None, family: str | None) -> tuple[Tried, ...]:
     """Own runs on an architecture (or its siblings) or of a model family, folded per configuration."""
+    path = store or default_store()
+    if not path.with_name(path.name + ".snapshot").exists():
+        return ()
     from kb import snapshot  # noqa: PLC0415 - sqlite3 is loaded only where there is something to ask
 
-    path = store or default_store()
     return tuple(snapshot.read(path, arch, family))
 
 
 def default_store() -> Path:
     """The per-user store file; it need not exist."""
-    from platformdirs import user_data_path  # noqa: PLC0415 - only where no path is given
+    return data_folder() / "kb.duckdb"
 
-    return user_data_path("kbctl", appauthor=False) / "kb.duckdb"
+
+def data_folder() -> Path:
+    """The per-user data folder of this program, where the platform keeps such folders; it need not exist."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "kbctl"
+    base = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_DATA_HOME", "").strip()
+    local = ("AppData", "Local") if os.name == "nt" else (".local", "share")
+    return (Path(base) if base else Path.home().joinpath(*local)) / "kbctl"

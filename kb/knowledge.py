@@ -8,11 +8,10 @@ problem.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
-import tempfile
+import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -71,7 +70,7 @@ def load(private: Iterable[Path] = ()) -> Knowledge:
     merged: dict[str, Json] = {}
     for part in parts:
         merged.update({record["id"]: record for record in part["records"]})
-    stamp = hashlib.blake2b("".join(part["stamp"] for part in parts).encode(), digest_size=8).hexdigest()
+    stamp = _short("".join(part["stamp"] for part in parts))
     problems = tuple(problem for part in parts for problem in part["problems"])
     return Knowledge(tuple(merged.values()), stamp, problems)
 
@@ -79,8 +78,7 @@ def load(private: Iterable[Path] = ()) -> Knowledge:
 def _folder(folder: Path, *, shipped: bool) -> Json:
     """One folder's compiled records: from the cache when its stamp still fits, else compiled and cached."""
     stamp = _stamp(folder)
-    name = hashlib.blake2b(str(folder.resolve()).encode(), digest_size=8).hexdigest()
-    cached = cache_folder() / f"records-{name}.json"
+    cached = cache_folder() / f"records-{_short(str(folder.resolve()))}.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
         part: Json = json.loads(cached.read_bytes())
         if part["stamp"] == stamp and part["form"] == FORM:
@@ -93,18 +91,27 @@ def _folder(folder: Path, *, shipped: bool) -> Json:
 
 
 def _stamp(folder: Path) -> str:
-    """A hash of the names, sizes and times of a folder's records, and of the code that compiles them."""
+    """Where a folder is, the names, sizes and times of its records, and the times of what compiles them.
+
+    As text and not as a hash: loading ``hashlib`` would cost every answer more than the comparison.
+    """
     rows = []
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".md"):
                 status = entry.stat()
-                rows.append(f"{entry.name}\0{status.st_size}\0{status.st_mtime_ns}")
-    code = [
-        str((_HERE / name).stat().st_mtime_ns)
-        for name in ("records.py", "compiled.py", "vocab/models.json", "vocab/kernels.json")
-    ]
-    return hashlib.blake2b("\n".join([*sorted(rows), *code]).encode(), digest_size=12).hexdigest()
+                rows.append(f"{entry.name} {status.st_size} {status.st_mtime_ns}")
+    code = [str((_HERE / name).stat().st_mtime_ns) for name in _COMPILERS]
+    return "\n".join([str(folder.resolve()), *code, *sorted(rows)])
+
+
+_COMPILERS = ("records.py", "compiled.py", "vocab/models.json", "vocab/kernels.json")
+
+
+def _short(text: str) -> str:
+    """A short name for a text, for file names and stamps: whoever uses it compares the text itself."""
+    data = text.encode()
+    return f"{zlib.crc32(data):08x}{zlib.adler32(data):08x}"
 
 
 def compile_folder(folder: Path, *, shipped: bool) -> Json:
@@ -130,6 +137,8 @@ def _prune(folder: Path) -> None:
 
 def _replace(path: Path, data: bytes) -> None:
     """Write a file so that a reader sees the old or the new one, never a part."""
+    import tempfile  # noqa: PLC0415 - only when something changed
+
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:

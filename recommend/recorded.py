@@ -7,12 +7,15 @@ failure. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kb.model import Backend, Experiment, Hardware, Model
+from kb.model import Backend, Hardware, Model
 from kb.vocab import engines, gpus, models, options
 from recommend.match import match
 from recommend.question import Query, Resolution, Version
+
+if TYPE_CHECKING:
+    from kb.model import Experiment
 
 Json = Mapping[str, Any]
 
