@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ingest.bench import jsontext
 from ingest.bench.jsontext import close_cut, keys_in, load, looks_like_json, outer_keys
 from ingest.formats import Unreadable
 from ingest.sources import Source
@@ -67,3 +68,20 @@ def test_keys_by_depth() -> None:
 def test_log_lines_in_brackets_are_no_json() -> None:
     assert not looks_like_json("[11:45:32] start")
     assert looks_like_json(' [ {"a": 1}]')
+
+
+@pytest.mark.parametrize("step", [701, 4096, 5000, 7001, 10_000_000])
+def test_long_arrays_of_a_big_file_are_cut_to_their_brackets(
+    monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    flat = ", ".join(["0.5"] * 30_000)
+    long = ", ".join("[" + ", ".join(["0.0123"] * 2000) + "]" for _ in range(9))
+    text = f'{{"a": 1, "itls": [{long}], "b": {{"c": [1, 2]}}, "flat": [{flat}], "d": "x"}}'.encode()
+    monkeypatch.setattr(jsontext, "_BIG_BYTES", 1000)
+    monkeypatch.setattr(
+        Source, "blocks", lambda self: (text[i : i + step] for i in range(0, len(text), step))
+    )
+    found = load(source(text))
+    assert found.problems == []
+    assert {key: found.first[key] for key in ("a", "b", "d")} == {"a": 1, "b": {"c": [1, 2]}, "d": "x"}
+    assert len(found.first["itls"]) == 9

@@ -151,7 +151,7 @@ def benchmark(source: Source, form: str, experiments: Iterable[Experiment], **fi
     rows = fields.pop("rows", None)
     problems = tuple(fields.pop("problems", ()))
     if "lines" not in fields:  # a document is understood as a whole
-        total = source.data.count(b"\n") + 1
+        total = sum(block.count(b"\n") for block in source.blocks()) + 1
         fields["lines"] = LineCount(total=total, understood=total)
     return Reading(
         **{"kind": "benchmark", "status": "partial" if problems else "parsed"}

@@ -11,14 +11,17 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from ingest.formats import Unreadable
-from ingest.sources import Source
+from ingest.sources import Source, decode
 from kb.model import Problem
 
-_LONG_ARRAY = re.compile(r"\[[\d\s.,eE+\-\[\]nulNaInfty]{65536,}\]")
-_BIG_TEXT = 16 << 20
+_LONG = 4096
+_RUN_BYTES = b"0123456789 \t\r\n.,eE+-[]nulNaInfty"
+_LONG_RUN = re.compile(rb"[%s]{%d,}" % (re.escape(_RUN_BYTES), _LONG))
+_BIG_BYTES = 16 << 20
 _SPACE = re.compile(r"[\s,\x1e]*")
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{},:]', re.DOTALL)
 _OPENING = re.compile(r'[\ufeff\s]*(?:\{\s*(?:"|\}|$)|\[\s*(?:[\[{"\]]|$))')
@@ -48,15 +51,55 @@ class Documents:
 
 def load(source: Source) -> Documents:
     """Every JSON document in a source. Raises ``Unreadable`` when there is none."""
-    text = source.text.lstrip("\ufeff")
-    if len(text) > _BIG_TEXT:
-        text = _LONG_ARRAY.sub("[]", text)
-    reader = _Reader(text)
+    text = source.text if source.size < _BIG_BYTES else _without_long_arrays(source)
+    reader = _Reader(text.lstrip("\ufeff"))
     reader.read_all()
     if not reader.out.found:
         where = reader.out.problems[0].what if reader.out.problems else "the file is empty"
         raise Unreadable(f"no JSON document could be read: {where}")
     return reader.out
+
+
+def _without_long_arrays(source: Source) -> str:
+    """The text with long runs of numbers cut down to their brackets, read block by block.
+
+    Arrays of single requests may be a hundred times as long as the summary that follows them.
+    """
+    out: list[bytes] = []
+    carry, run = b"", _Run()
+    for block in source.blocks():
+        piece = carry + block
+        if run.open:
+            rest = piece.lstrip(_RUN_BYTES)
+            out.append(run.feed(piece[: len(piece) - len(rest)], ends=bool(rest)))
+            piece = rest
+        body = piece.rstrip(_RUN_BYTES)
+        out.append(_LONG_RUN.sub(lambda found: _Run().feed(found[0], ends=True), body))
+        carry = piece[len(body) :]
+        if len(carry) >= _LONG:
+            out.append(run.feed(carry, ends=False))
+            carry = b""
+    return decode(b"".join([*out, carry]))
+
+
+class _Run:
+    """A long run of numbers on its way: which bracket was written last, and what stood last."""
+
+    def __init__(self) -> None:
+        self.open = False
+        self._bracket = self._end = b""
+
+    def feed(self, part: bytes, *, ends: bool) -> bytes:
+        """The brackets of the next part, with the commas that they need."""
+        brackets = re.sub(rb"\](?=\[)", b"],", self._bracket + re.sub(rb"[^\[\]]+", b"", part))
+        new = brackets[len(self._bracket) :]
+        self._bracket = brackets[-1:] or self._bracket
+        self._end = part.rstrip()[-1:] or self._end
+        self.open = not ends
+        comma = b"," if ends and self._end == b"," and self._bracket == b"]" else b""
+        if ends:
+            self._bracket = self._end = b""
+        return new + comma
 
 
 class _Reader:
@@ -168,6 +211,7 @@ def close_cut(text: str) -> str:
     return text[:whole] + closers or "{}"
 
 
+@lru_cache(maxsize=4)
 def looks_like_json(head: str) -> bool:
     """Whether a text starts as a JSON object, or an array of objects, arrays or texts."""
     return bool(_OPENING.match(head))
@@ -176,12 +220,14 @@ def looks_like_json(head: str) -> bool:
 _TOP_KEY = re.compile(r'"((?:[^"\\]|\\.){1,80})"\s*:')
 
 
-def keys_in(head: str, limit: int = 400) -> set[str]:
+@lru_cache(maxsize=8)
+def keys_in(head: str, limit: int = 400) -> frozenset[str]:
     """Names used as keys in the start of a JSON text, at any depth (cheap: for sniffing)."""
-    return {found[1] for _, found in zip(range(limit), _TOP_KEY.finditer(head), strict=False)}
+    return frozenset(found[1] for _, found in zip(range(limit), _TOP_KEY.finditer(head), strict=False))
 
 
-def outer_keys(head: str) -> set[str]:
+@lru_cache(maxsize=4)
+def outer_keys(head: str) -> frozenset[str]:
     """Names of the members of the outermost objects: a top-level one, or those in a top-level array."""
     found: set[str] = set()
     depth = objects = 0
@@ -197,4 +243,4 @@ def outer_keys(head: str) -> set[str]:
         elif mark == ":" and objects == 1 and depth < 3 and before:
             found.add(before)
         before = mark[1:-1] if mark[:1] == '"' else ""
-    return found
+    return frozenset(found)

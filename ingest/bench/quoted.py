@@ -5,32 +5,14 @@ Owns who reads what. Must not know any tool by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
 
 from ingest.formats import Unreadable, all_formats
 from ingest.sources import Source
 from kb.model import Experiment
 
-_SUFFIXES = (".md", ".markdown", ".mdx")
 _SURE = 0.85
 _SHORTEST = 40
-
-
-def is_page(source: Source) -> bool:
-    """Whether a file is a Markdown page, which is read as a whole rather than for one table in it."""
-    return source.name.lower().removesuffix(".gz").endswith(_SUFFIXES)
-
-
-def below_pages(sniff: Callable[[Source], float]) -> Callable[[Source], float]:
-    """A sniff that leaves Markdown pages to the page reader, which hands quoted output on."""
-
-    @wraps(sniff)
-    def below(source: Source) -> float:
-        return min(sniff(source), 0.5) if is_page(source) else sniff(source)
-
-    return below
 
 
 def read_quoted(source: Source, text: str, line: int) -> tuple[Experiment, ...]:

@@ -14,7 +14,8 @@ from typing import Any
 from ingest.bench import front, note_tables, placeholders, serving, serving_tables
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
 from ingest.bench.pages import Fence, Page, read_page
-from ingest.bench.quoted import is_page, read_quoted
+from ingest.bench.quoted import read_quoted
+from ingest.bench.sniffing import is_page
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import Experiment, LineCount, Measurement, Problem, Reading

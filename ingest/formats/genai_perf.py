@@ -12,7 +12,7 @@ from typing import Any
 from ingest.bench import cells, jsontext, tables
 from ingest.bench.families import Families, add_rows
 from ingest.bench.identity import Facts, benchmark, experiment
-from ingest.bench.quoted import below_pages
+from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Problem, Reading
@@ -132,6 +132,7 @@ def _read_csv(source: Source) -> Reading:
 
 
 @below_pages
+@needing("GenAI-Perf", "AIPerf", "Statistic", "Metric", "profile_export", "artifacts")
 def _sniff_console(source: Source) -> float:
     head = source.head
     if re.search(r"NVIDIA (?:GenAI-Perf|AIPerf) \| ", head):

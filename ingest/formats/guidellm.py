@@ -13,8 +13,8 @@ from typing import Any
 from ingest.bench import cells, jsontext, stacked, tables
 from ingest.bench.families import statistic
 from ingest.bench.identity import Facts, benchmark, experiment
-from ingest.bench.quoted import below_pages
 from ingest.bench.rows import Units, read_row
+from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
@@ -150,6 +150,7 @@ _CONSOLE = re.compile(
 
 
 @below_pages
+@needing("Benchmarks ", "Run Summary Info", "Statistics")
 def _sniff_console(source: Source) -> float:
     head = source.head
     if _CONSOLE.search(head) and ("Request Loader" in head or "backend_type" in head or "|" in head):

@@ -14,6 +14,7 @@ from typing import Any
 
 from ingest.bench import cells, front, jsontext, tables
 from ingest.bench.identity import Facts, benchmark, grouped
+from ingest.bench.sniffing import needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Problem, Reading
@@ -66,6 +67,7 @@ _OPTIONS = (
 )
 
 
+@needing("t/s")
 def _sniff_md(source: Source) -> float:
     return 0.97 if _MD_HEAD.search(source.head) else 0.0
 
@@ -177,6 +179,7 @@ def _batched_point(row: Mapping[str, Any], line: int | None) -> Measurement:
     )
 
 
+@needing("N_KV", "n_kv_max")
 def _sniff_batched(source: Source) -> float:
     head = source.head
     if _BATCHED_HEAD.search(head):
@@ -251,6 +254,7 @@ def _aligned(header: list[str], row: list[str]) -> dict[str, Any]:
 _INSERT = re.compile(r"^INSERT INTO \w+ \((?P<names>[^)]*)\) VALUES \((?P<values>.*)\);\s*$", re.IGNORECASE)
 
 
+@needing("llama_bench (")
 def _sniff_sql(source: Source) -> float:
     return (
         0.97

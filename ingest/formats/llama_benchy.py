@@ -12,6 +12,7 @@ from typing import Any
 
 from ingest.bench import cells, names, serving_tables, tables
 from ingest.bench.identity import Facts, benchmark, grouped
+from ingest.bench.sniffing import needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
@@ -37,6 +38,7 @@ _COLUMNS = {
 }
 
 
+@needing("llama-benchy", "ttfr", "e2e_ttft")
 def _sniff(source: Source) -> float:
     if _HEAD.search(source.head):
         return 0.97

@@ -11,7 +11,7 @@ from typing import Any
 
 from ingest.bench import cells, jsontext, names, tables
 from ingest.bench.identity import Facts, benchmark, experiment
-from ingest.bench.quoted import below_pages
+from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
@@ -140,6 +140,7 @@ def _value(text: str) -> Any:
 
 
 @below_pages
+@needing("|Version|", "n-shot")
 def _sniff_table(source: Source) -> float:
     return 0.96 if _TABLE.search(source.head) else 0.0
 

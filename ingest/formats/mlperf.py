@@ -14,7 +14,7 @@ from typing import Any
 from ingest.bench import cells
 from ingest.bench.identity import Facts, benchmark, experiment
 from ingest.bench.quantities import understand
-from ingest.bench.quoted import below_pages
+from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Problem, Reading
@@ -32,6 +32,7 @@ MODELS = re.compile(
 
 
 @below_pages
+@needing("MLPerf Results Summary")
 def _sniff_summary(source: Source) -> float:
     return 0.97 if re.search(r"^MLPerf Results Summary\s*$", source.head, re.MULTILINE) else 0.0
 

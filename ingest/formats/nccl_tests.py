@@ -10,7 +10,7 @@ from collections import Counter
 
 from ingest.bench import cells
 from ingest.bench.identity import Facts, benchmark, experiment
-from ingest.bench.quoted import below_pages
+from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
@@ -37,6 +37,7 @@ _STARTED = re.compile(r"^# (?:Collective test starting: |.*?)(\w+)_perf\b")
 
 
 @below_pages
+@needing("algbw")
 def _sniff(source: Source) -> float:
     return 0.97 if _HEAD.search(source.head) else 0.0
 

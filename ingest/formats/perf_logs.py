@@ -11,7 +11,7 @@ from typing import Any
 
 from ingest.bench import cells, jsontext
 from ingest.bench.identity import Facts, benchmark, experiment
-from ingest.bench.quoted import below_pages
+from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
@@ -22,6 +22,7 @@ _DRIVER = re.compile(r"^Driver Version: (?P<v>\d+(?:\.\d+)+)")
 
 
 @below_pages
+@needing("nvbandwidth Version:")
 def _sniff_bandwidth(source: Source) -> float:
     return 0.97 if re.search(r"^nvbandwidth Version:", source.head, re.MULTILINE) else 0.0
 
@@ -63,6 +64,7 @@ _TRT_NAMES = {
 
 
 @below_pages
+@needing("Options ===")
 def _sniff_trtexec(source: Source) -> float:
     return 0.97 if re.search(r"\[I\] === (?:Model|Build) Options ===", source.head) else 0.0
 
@@ -98,6 +100,7 @@ _STEP = re.compile(r"^Latency of step \d+: (?P<v>\d+(?:\.\d+)?) ms")
 
 
 @below_pages
+@needing("Latency of step ")
 def _sniff_steps(source: Source) -> float:
     return 0.9 if len(re.findall(r"^Latency of step \d+: ", source.head, re.MULTILINE)) >= 3 else 0.0
 

@@ -12,8 +12,8 @@ from typing import Any
 from ingest.bench import file_names, jsontext
 from ingest.bench.identity import benchmark, grouped
 from ingest.bench.quantities import understand
-from ingest.bench.quoted import below_pages
 from ingest.bench.rows import Units, read_row
+from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.formats.bench_csv import RESULT_PREFIXES
 from ingest.sources import Source
@@ -24,6 +24,7 @@ _PAIR = re.compile(
     r"(?P<value>[~≈]?\d[\d,]*(?:\.\d+)?)\s*"
     r"(?P<unit>ms|s|sec|tok/s|tokens/s|t/s|tps|req/s|%|us)?(?=[\s,;|)\]]|$)"
 )
+_HINT = re.compile(r"(?i)ttft|tok|tps|latency|throughput|itl|tpot|e2e|t/s|req/s")
 _LEVEL = re.compile(r"\b(?:INFO|WARNING|ERROR|DEBUG)\b|(?:Decode|Prefill) batch|Avg prompt throughput|\[TP\d")
 _STEP = re.compile(r"(?P<mark>START|BEGIN|END|DONE|FAIL(?:ED)?)\s+(?P<name>[\w.-]+)(?:\s*\((?P<s>\d+)s\))?")
 _EXIT = re.compile(r"\bexit=(?P<code>-?\d+)(?:.*?wall_s=(?P<s>\d+(?:\.\d+)?))?")
@@ -40,7 +41,7 @@ _GPU_METRICS = (
 
 def _record(text: str) -> dict[str, Any] | None:
     """The pairs of a result line under labels with their units, or ``None`` where it holds no result."""
-    if len(text) > 400 or _LEVEL.search(text):
+    if len(text) > 400 or not _HINT.search(text) or _LEVEL.search(text):
         return None
     found = list(_PAIR.finditer(text))
     if len(found) < 2:
@@ -59,10 +60,13 @@ def _label(pair: re.Match[str]) -> str:
 
 
 @below_pages
+@needing("ttft", "TTFT", "tok", "tps", "atency", "hroughput", "itl", "tpot")
 def _sniff(source: Source) -> float:
-    lines = source.head.split("\n")[:600]
+    lines = source.head.split("\n")[:300]
     if jsontext.looks_like_json(source.head):
         return 0.0
+    if sum(_LEVEL.search(line) is not None for line in lines[:60]) > 12:
+        return 0.0  # a log of a server or client, whatever single lines look like
     results = sum(_record(line) is not None for line in lines)
     logged = sum(_LEVEL.search(line) is not None for line in lines)
     written = sum(bool(line.strip()) for line in lines)
@@ -94,6 +98,7 @@ def _read(source: Source) -> Reading:
 
 
 @below_pages
+@needing("START", "BEGIN", "exit=")
 def _sniff_progress(source: Source) -> float:
     head = source.head
     if jsontext.looks_like_json(head):

@@ -11,7 +11,7 @@ from typing import Any
 
 from ingest.bench import cells, jsontext
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
-from ingest.bench.quoted import below_pages
+from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
@@ -35,6 +35,7 @@ _TIMED = re.compile(
 
 
 @below_pages
+@needing("ccuracy: ", "Score: ", "Repeat: ")
 def _sniff(source: Source) -> float:
     head = source.head
     return 0.88 if _SCORED.search(head) and _TIMED.search(head) else 0.0

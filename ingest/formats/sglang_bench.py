@@ -12,7 +12,7 @@ from typing import Any
 
 from ingest.bench import jsontext, names, serving, serving_tables
 from ingest.bench.identity import Facts, benchmark, grouped
-from ingest.bench.quoted import below_pages
+from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import Measurement, Reading
@@ -54,6 +54,7 @@ _SERVER_KEYS = (
 
 
 @below_pages
+@needing("Serving Benchmark Result", "Namespace(backend='sglang")
 def _sniff_serving(source: Source) -> float:
     head = source.head
     if "Serving Benchmark Result" in head:
@@ -62,6 +63,7 @@ def _sniff_serving(source: Source) -> float:
 
 
 @below_pages
+@needing("Offline Throughput Benchmark Result")
 def _sniff_offline(source: Source) -> float:
     return 0.95 if re.search(r"=+ Offline Throughput Benchmark Result =+", source.head) else 0.0
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ingest.bench import cells, jsontext
 from ingest.bench.identity import Facts, benchmark, experiment
-from ingest.bench.quoted import below_pages
+from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
@@ -45,6 +45,7 @@ _LOADS = {"batch size": "batch_size", "input_len": "input_len", "output_len": "o
 
 
 @below_pages
+@needing("Prefill. latency:")
 def _sniff_batch(source: Source) -> float:
     return 0.97 if _PREFILL.search(source.head) and "median throughput" in source.head else 0.0
 
@@ -169,6 +170,7 @@ def _point(load: dict[str, Any], metrics: dict[str, float], line: int | None, to
 
 
 @below_pages
+@needing("batch size: ")
 def _sniff_server(source: Source) -> float:
     head = source.head
     if not re.search(r"^batch size: \d+", head, re.MULTILINE):

@@ -12,7 +12,7 @@ from typing import Any
 
 from ingest.bench import cells, jsontext, serving_tables
 from ingest.bench.identity import Facts, benchmark, grouped
-from ingest.bench.quoted import below_pages
+from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
@@ -86,6 +86,7 @@ class _Report:
 
 
 @below_pages
+@needing("= PERFORMANCE OVERVIEW")
 def _sniff_report(source: Source) -> float:
     head = source.head
     return 0.96 if re.search(r"^= PERFORMANCE OVERVIEW\s*$", head, re.MULTILINE) else 0.0
@@ -300,6 +301,7 @@ def _json_metrics(metrics: dict[str, float | None], part: Mapping[str, Any]) -> 
 
 
 @below_pages
+@needing("Serving Benchmark Result")
 def _sniff_serve(source: Source) -> float:
     head = source.head
     marked = "User throughput (tok/s):" in head or "Request AR:" in head

@@ -11,7 +11,7 @@ from typing import Any
 
 from ingest.bench import jsontext, serving, serving_tables
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
-from ingest.bench.quoted import below_pages
+from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
@@ -23,6 +23,7 @@ _SERVE_KEYS = {"request_throughput", "output_throughput", "total_token_throughpu
 
 
 @below_pages
+@needing("Serving Benchmark Result", "Starting main benchmark run")
 def _sniff_serve(source: Source) -> float:
     head = source.head
     if "Serving Benchmark Result" in head:
@@ -46,7 +47,7 @@ def _sniff_serve_json(source: Source) -> float:
     if "model_id" in keys and "tokenizer_id" in keys and ("num_prompts" in keys or "burstiness" in keys):
         seconds = "median_ttft" in keys or "mean_ttft" in keys
         return 0.0 if seconds else 0.93
-    outer = jsontext.outer_keys(source.head) if len(_SERVE_KEYS & keys) >= 3 else set()
+    outer = jsontext.outer_keys(source.head) if len(_SERVE_KEYS & keys) >= 3 else frozenset()
     serves = len(_SERVE_KEYS & outer) >= 3 and "mean_ttft_ms" in outer
     return 0.9 if serves and "random_input_len" not in keys and "median_e2e_latency_ms" not in keys else 0.0
 
@@ -69,6 +70,7 @@ _LATENCY_ROW = re.compile(
 
 
 @below_pages
+@needing("Avg latency: ")
 def _sniff_latency(source: Source) -> float:
     head = source.head
     return 0.93 if "Avg latency: " in head and "% percentile latency: " in head else 0.0
@@ -147,6 +149,7 @@ _TOTALS = re.compile(r"Total num (?P<kind>prompt|output) tokens:\s+(?P<n>\d+)")
 
 
 @below_pages
+@needing("Throughput: ")
 def _sniff_throughput(source: Source) -> float:
     head = source.head
     return 0.93 if _THROUGHPUT_ROW.search(head) and "Serving Benchmark Result" not in head else 0.0
