@@ -25,7 +25,7 @@ def refused(query: Query) -> Iterator[Finding]:
     for flag, release, nearest in query.unknown_flags:
         title = f"{engine} {version} has no {flag}"
         if release:
-            yield _finding(query, title, _moved(query, release), _near(nearest))
+            yield _finding(query, title, _moved(query, release), _other(query, release, nearest))
         else:
             yield replace(
                 _finding(query, title, _NOWHERE, _near(nearest)), verdict="suspect", trust="inferred"
@@ -42,11 +42,35 @@ _NOWHERE = "No catalogued release has this flag; unless the build is patched, it
 
 
 def _moved(query: Query, release: str) -> str:
-    return f"The flag exists in {query.engine} {release}; this release's argument parser refuses it."
+    line = f"{query.engine} {release}"
+    known = (
+        f"{line} is the first read release that has it" if _later(query, release) else f"{line} had it last"
+    )
+    return f"This release's argument parser refuses it; {known}."
+
+
+def _later(query: Query, release: str) -> bool:
+    known = options.releases(query.engine or "")
+    return query.engine_version in known and known.index(release) > known.index(query.engine_version)
+
+
+def _other(query: Query, release: str, nearest: str | None) -> str:
+    newer = f", or install {query.engine} {release} or later" if _later(query, release) else ""
+    return "drop the flag" + (f" (its nearest here: {nearest})" if nearest else "") + newer
 
 
 def _near(nearest: str | None) -> str | None:
-    return f"use {nearest}, or drop the flag" if nearest else None
+    return f"use {nearest}, or drop the flag" if nearest else "drop the flag"
+
+
+def doubtful(query: Query) -> Iterator[str]:
+    """Sentences about values that the release does not take which the question was assumed to mean."""
+    engine, version = query.engine, query.engine_version
+    if engine is None or version is None or "engine_version" not in query.assumed:
+        return
+    for dest, value, offered in options.unknown_values(engine, version, query.settings):
+        listed = ", ".join(str(one) for one in offered[:12])
+        yield f"{engine} {version} does not take {_flag(query, dest)} {value}; it takes {listed}"
 
 
 def _flag(query: Query, dest: str) -> str:

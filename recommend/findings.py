@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kb.model import Ending, Tried
-from kb.vocab.engines import ENGINES
+from kb.vocab.engines import ENGINES, spell
 from recommend import own, remedy
 from recommend.match import Matched, state_of
 from recommend.question import Query, Resolution
@@ -133,9 +133,25 @@ def applies_to(found: Matched, query: Query) -> Json:
         "because": list(found.met),
         "roles": roles,
     }
+    if picked := _picked(query, roles):
+        row["auto"] = picked
     if query.engine:
         row["engine"] = " ".join(filter(None, (query.engine, query.engine_version)))
     return row
+
+
+def _picked(query: Query, roles: Mapping[str, str]) -> dict[str, str]:
+    """Of these roles, those that nobody chose: the engine's own word for the kernel, else the kernel."""
+    names = {name for role in roles for name in (role, f"{role}.prefill", f"{role}.decode")}
+    found = {name: one for name in sorted(names) if (one := query.resolved.get(name)) and one.by == "auto"}
+    return {name: _own_word(query, name, one.kernel) for name, one in found.items()}
+
+
+def _own_word(query: Query, role: str, kernel: str) -> str:
+    asked = (query.engine or "", query.engine_version, role, kernel, query.arch, query.quantization)
+    said = spell(*asked) if query.engine in ENGINES else None
+    words = [str(value) for value in (said or {}).values() if isinstance(value, str)]
+    return words[0] if len(words) == 1 else kernel
 
 
 def _role_text(query: Query, role: str) -> str:

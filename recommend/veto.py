@@ -14,7 +14,7 @@ from kb import versions
 from kb.model import Tried
 from kb.vocab.engines import role_names
 from recommend import arithmetic, own, remedy
-from recommend.catalogued import refused
+from recommend.catalogued import doubtful, refused
 from recommend.findings import (
     TRUST,
     Finding,
@@ -100,7 +100,7 @@ def judge(query: Query, evidence: Evidence) -> Verdict:
         advice=tuple(_advice(matched, query)),
         assumed=query.assumed,
         resolved=query.resolved,
-        unknown=query.unknown,
+        unknown=(*query.unknown, *doubtful(query)),
         fit=estimate,
     )
 
@@ -225,8 +225,9 @@ def _worth_suspecting(record: Json, found: Matched) -> bool:
         or trust_of(record, inherited=found.inherited) == "inferred"
     ):
         return False
-    if record["outcomes"][0]["effect"] == "slow" and all(one.endswith(" version") for one in found.missing):
-        return False  # a release that may be slower is no reason to turn a launch down
+    unnamed = {f"{name} version" for name in found.unnamed}
+    if record["outcomes"][0]["effect"] == "slow" and set(found.missing) <= unnamed:
+        return False  # a library that may be slower is no reason to turn a launch down
     return not any(one in _OTHER_QUESTION for one in found.missing) and not _gone_by_now(record, found)
 
 

@@ -124,8 +124,38 @@ def test_flags_of_another_release_are_told(capsys: pytest.CaptureFixture[str]) -
         capsys, "--gpu h100 --engine vllm==0.10.2 -- vllm serve m --moe-backend triton --max-model-lenn 9"
     )
     flags = {one["flag"]: one for one in told["unknown_flags"]}
-    assert flags["--moe-backend"]["known_in"]
+    assert flags["--moe-backend"]["known_in"] == "0.17.0"  # the first catalogued one, not the newest
     assert flags["--max-model-lenn"]["nearest"] == "--max-model-len"
+
+
+def test_flags_of_another_release_are_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "check --gpu h100 --engine vllm==0.10.2 -- vllm serve m --moe-backend triton")
+    assert "--moe-backend is unknown to vllm 0.10.2; vllm 0.17.0 has it" in out
+    assert "install vllm 0.17.0 or later" in out
+    gone = (
+        "check --gpu h100 --engine sglang==0.5.23 -- python -m sglang.launch_server --model m --enable-ep-moe"
+    )
+    assert "had it last" in " ".join(run(capsys, gone)[1].split())
+
+
+def test_a_value_that_an_assumed_release_does_not_take_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    code, told = answer(
+        capsys, "--gpu h100 -- python -m sglang.launch_server --model m --attention-backend fa9"
+    )
+    assert code == 0
+    assert any("does not take --attention-backend fa9" in text for text in told["unknown"])
+
+
+def test_what_auto_picks_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = "--gpu sm120 --model glm5-nvfp4 --engine sglang==0.5.14 --set quantization=modelopt_mixed"
+    code, told = answer(capsys, asked)
+    first = told["findings"][0]
+    assert (code, first["applies_to"]["auto"]) == (1, {"moe": "flashinfer_trtllm"})
+    out = " ".join(run(capsys, f"check {asked}")[1].split())
+    words = "auto picks flashinfer_trtllm here: that is the known-bad one; say --moe-runner-backend"
+    assert f"{words} flashinfer_cutlass" in out
+    chosen = asked + " --set moe_runner_backend=flashinfer_trtllm"
+    assert "auto" not in answer(capsys, chosen)[1]["findings"][0]["applies_to"]
 
 
 @pytest.mark.parametrize(

@@ -295,16 +295,19 @@ def _implied() -> dict[str, dict[str, dict[str, str]]]:
 def unknown_flags(
     engine: str, version: str | None, flags: Iterable[str]
 ) -> list[tuple[str, str | None, str | None]]:
-    """Of these flags, those that the release does not have: (flag, release that has it or None, nearest
-    flag).
+    """Of these flags, those that the release does not have: (flag, release with it or None, nearest flag).
 
-    A version between two catalogued ones is given the benefit of the doubt: a flag of either is known.
+    That release is the first later one, else the last earlier one. A version between two catalogued ones is
+    given the benefit of the doubt: a flag of either is known.
     """
     asked = neighbours(engine, version)
     if not asked:
         return []
     missing = [flag for flag in flags if not any(_accepts(engine, one, flag) for one in asked)]
-    return [(flag, _release_with(engine, flag), _nearest_flag(engine, asked[-1], flag)) for flag in missing]
+    return [
+        (flag, _release_with(engine, flag, asked[-1]), _nearest_flag(engine, asked[-1], flag))
+        for flag in missing
+    ]
 
 
 def unknown_values(
@@ -340,9 +343,13 @@ def _accepts(engine: str, release: str, flag: str) -> bool:
     return False
 
 
-def _release_with(engine: str, flag: str) -> str | None:
-    known = (one for one in reversed(releases(engine)) if mentions(engine, one, flag))
-    return next((one for one in known if _accepts(engine, one, flag)), None)
+def _release_with(engine: str, flag: str, asked: str) -> str | None:
+    """The first release after the asked one that has a flag, else the last before it, else ``None``."""
+    known = releases(engine)
+    at = known.index(asked)
+    nearest_first = (*known[at + 1 :], *reversed(known[:at]))
+    told = (one for one in nearest_first if mentions(engine, one, flag))
+    return next((one for one in told if _accepts(engine, one, flag)), None)
 
 
 def _nearest_flag(engine: str, release: str, flag: str) -> str | None:

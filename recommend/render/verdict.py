@@ -160,6 +160,7 @@ def finding_lines(found: Finding) -> Iterator[str]:
     yield f"[{found.verdict}] {_shape(found)}"
     yield from row("why", found.cause)
     yield from row("here", here(found))
+    yield from row("auto", auto_text(found))
     yield from remedy_lines(found.instead)
     yield from row("fixed in", ", ".join(f"{name} {version}" for name, version in found.fixed_in.items()))
     yield from row("missing", "; ".join(found.missing))
@@ -182,13 +183,33 @@ def here(found: Finding) -> str:
     return "; ".join(filter(None, [arch, applies.get("engine"), *roles, ", ".join(named)]))
 
 
+def auto_text(found: Finding) -> str:
+    """That nobody asked for the kernel, in words; empty where somebody did."""
+    picked = found.applies_to.get("auto") or {}
+    if not picked or found.verdict == "known-good":
+        return ""
+    names = " and ".join(dict.fromkeys(picked.values()))
+    said = _said(found.instead)
+    return f"auto picks {names} here: that is the {_WORDS[found.verdict]} one" + (
+        f"; say {said}" if said else ""
+    )
+
+
+_WORDS = {"known-bad": "known-bad", "disputed": "disputed", "suspect": "suspected"}
+
+
+def _said(instead: Mapping[str, Any]) -> str:
+    """The environment and flags of a remedy, ready to paste."""
+    environment = " ".join(f"{key}={value}" for key, value in (instead.get("environment") or {}).items())
+    return " ".join(filter(None, [environment, str(instead.get("flags") or "")]))
+
+
 def remedy_lines(instead: Mapping[str, Any], label: str = "do") -> Iterator[str]:
     """What to do, as pasteable flags, with what it needs."""
     if "none" in instead:
         yield from row(label, instead["none"])
         return
-    environment = " ".join(f"{key}={value}" for key, value in (instead.get("environment") or {}).items())
-    said = " ".join(filter(None, [environment, str(instead.get("flags") or "")]))
+    said = _said(instead)
     yield from paste(label, said)
     yield from row("" if said else label, "; ".join(_remedy_notes(instead, said)))
     for other in instead.get("others") or ():
