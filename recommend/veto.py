@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from kb import versions
 from kb.model import Tried
-from kb.vocab.engines import role_names
+from kb.vocab.engines import ENGINES, role_names
 from recommend import arithmetic, own, remedy
 from recommend.catalogued import doubtful, refused
 from recommend.findings import (
@@ -225,8 +225,8 @@ def _worth_suspecting(record: Json, found: Matched) -> bool:
         or trust_of(record, inherited=found.inherited) == "inferred"
     ):
         return False
-    unnamed = {f"{name} version" for name in found.unnamed}
-    if record["outcomes"][0]["effect"] == "slow" and set(found.missing) <= unnamed:
+    libraries = {f"{name} version" for name in record["ranges"] if name not in ENGINES}
+    if record["outcomes"][0]["effect"] == "slow" and set(found.missing) <= libraries:
         return False  # a library that may be slower is no reason to turn a launch down
     return not any(one in _OTHER_QUESTION for one in found.missing) and not _gone_by_now(record, found)
 
