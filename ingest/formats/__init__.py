@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import PurePath
 
 from ingest.sources import Source
+from kb.errors import KbctlError
 from kb.model import Problem, Reading
 
 LEAST = 0.3
@@ -26,7 +29,8 @@ class Format:
 
     ``sniff`` returns confidence 0..1 from ``Source.head`` and the name alone (cheap, never raises on bad
     input): 0 is no, 0.5 looks like it, 0.9 carries this format's own marker, 1 cannot be anything else.
-    ``read`` returns a Reading; it may raise ``Unreadable`` with a reason, and must not raise anything else.
+    ``read`` returns a Reading; it may raise ``Unreadable`` with a reason. Neither should raise anything else;
+    where one does, ``recognise`` and ``read_source`` hold that against this format alone.
     ``version`` grows when the parser's reading of the same bytes changes, so that ``rebuild`` re-reads.
     ``docs`` is a Markdown paragraph for docs/formats.md. ``read_with_columns`` reads a table without a
     header by the column names that the user gives.
@@ -76,12 +80,33 @@ def read_source(source: Source, columns: Sequence[str] = ()) -> Reading:
             return found.read(source)
         except Unreadable as error:
             refused = refused or _refused(source, found, str(error))
+        except (KbctlError, MemoryError, OSError):
+            raise
+        except Exception as error:
+            refused = refused or _refused(source, found, _fault(error))
     return refused or _unknown(source)
 
 
 def _candidates(source: Source) -> list[tuple[Format, float]]:
-    sniffed = ((one, one.sniff(source)) for one in all_formats())
-    return [(one, sure) for one, sure in sniffed if sure > 0]
+    return [(one, sure) for one in all_formats() if (sure := _sureness(one, source)) > 0]
+
+
+def _sureness(one: Format, source: Source) -> float:
+    try:
+        return one.sniff(source)
+    except (KbctlError, MemoryError, OSError):
+        raise
+    except Exception:
+        return 0.0
+
+
+def _fault(error: Exception) -> str:
+    """Where a parser gave up, in one line: enough for a report, without a traceback or the file's text."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    where = "".join(f" at {PurePath(one.filename).name}:{one.lineno}" for one in last)
+    return (
+        f"its parser failed on this file ({type(error).__name__}{where}): a defect of kbctl, please report it"
+    )
 
 
 def _refused(source: Source, found: Format, reason: str) -> Reading:
