@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ingest.formats import container_specs, launch_script, model_config
+from ingest.formats import container_specs, launch_script
 from ingest.pipeline import read
 from ingest.redact import redact_value
 from ingest.sources import Source, find_sources
@@ -29,11 +29,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What one file tells: its starts in order, or that it is a checkpoint's ``config``; else ``notes``."""
+    """What one file tells: its starts in order, and ``notes`` on what could not be read."""
 
     path: Path
     starts: tuple[Start, ...] = ()
-    is_config: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -41,16 +40,13 @@ def told_by(path: Path) -> Told:
     """What a file launches. A file that launches nothing gives no starts, and notes that say what it is."""
     starts: list[Start] = []
     notes: list[str] = []
-    formats = set()
     for source in find_sources([path]):
         reading = read(source)
-        formats.add(reading.format)
         starts += _starts(source, reading)
         notes += [problem.what for problem in reading.problems]
     return Told(
         path=path,
         starts=tuple(_hidden(one) for one in starts),
-        is_config=not starts and model_config.FORMAT.name in formats,
         notes=tuple(dict.fromkeys(notes)),
     )
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kb.vocab import models
-from kb.vocab.models import ModelEntry
 from recommend.findings import Finding
 from recommend.question import Query
+
+if TYPE_CHECKING:
+    from recommend.weights import Module
 
 GIB = 2**30
 CONTEXT_GIB = (0.6, 2.0)  # CUDA context, NCCL buffers
@@ -25,6 +27,8 @@ FORMULA = (
 _OFFLOAD = ("cpu_offload_gb", "n_gpu_layers", "kt_num_gpu_experts", "offload", "swap_space_offload")
 _NODES = ("nnodes", "distributed_executor_backend", "data_parallel_address", "dist_init_addr", "master_addr")
 _PARTIAL = ("llama.cpp", "ktransformers", "ollama", "ik_llama.cpp")
+EXACT = (1.0, 1.03)  # of a checkpoint's own index: what is loaded, and what padding adds
+COUNTED = (0.96, 1.1)  # of a count by config.json: norms, indexers, draft heads and vision are left out of it
 _KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "nvfp4": 0.5625, "fp4": 0.5625}
 # Families whose published "fp8" checkpoints hold the experts in four bits.
 _FOUR_BIT_EXPERTS = {"deepseek-v4": 4}
@@ -41,29 +45,85 @@ _HIGH_BITS = {
 
 def fit(query: Query) -> dict[str, Any] | None:
     """The estimate with its formula and bounds (GiB per GPU), or None where a size is unknown."""
-    entry, memory, count = query.entry, query.hardware.memory_gib, query.hardware.count
-    bits = weight_bits(query)
-    if not (entry and entry.params_total_b and memory and count and bits):
+    memory, count, held = query.hardware.memory_gib, query.hardware.count, held_gib(query)
+    if not (memory and count and held):
         return None
-    replicas = max(int(query.common.get("dp") or 1), 1) if query.engine == "vllm" and not entry.experts else 1
-    held = entry.params_total_b * 1e9 / 8 / max(count // replicas, 1) / GIB
-    low, high = held * bits[0], held * bits[1]
+    share = 1 / max(count // _replicas(query), 1)
+    low, high = held[0] * share, held[1] * share
     most = memory - low - CONTEXT_GIB[0] - GRAPHS_GIB[0]
     least = memory - high - CONTEXT_GIB[1] - GRAPHS_GIB[1]
-    kv = kv_gib_per_1k(entry, query)
+    kv = kv_gib_per_1k(query)
     return {
         "gpus": count,
         "memory_gib": memory,
         "weights_gib": _bounds(low, high),
+        "weights_from": _source(query),
+        "modules": [_module_row(one) for one in _modules(query)],
         "context_gib": _bounds(*CONTEXT_GIB),
-        "graphs_gib": _bounds(*GRAPHS_GIB),
+        "graphs_gib": _bounds(*_graphs(query)),
         "second_copy_gib": _bounds(0.0, second_copy_gib(query, high)),
         "kv_gib_per_1k_tokens": None if kv is None else round(kv, 4),
+        "kv_dtype": query.kv_dtype or "bf16",
         "left_gib": _bounds(least, most),
         "tokens": None if not kv else _bounds(max(least, 0) / kv * 1000, max(most, 0) / kv * 1000, 0),
         "fits": True if least > 0 else False if most < 0 else None,
         "formula": FORMULA,
     }
+
+
+def _replicas(query: Query) -> int:
+    """How many whole copies of the weights the GPUs hold: data parallelism of a dense model in vLLM."""
+    dense = query.entry is not None and not query.entry.experts
+    return max(int(query.common.get("dp") or 1), 1) if query.engine == "vllm" and dense else 1
+
+
+def _graphs(query: Query) -> tuple[float, float]:
+    off = query.common.get("graphs") in (False, "off", "none")
+    return (0.0, 0.5) if off else GRAPHS_GIB
+
+
+def held_gib(query: Query) -> tuple[float, float] | None:
+    """The least and most GiB of the model's weights altogether, or None where unknown."""
+    checkpoint = query.checkpoint
+    if checkpoint and checkpoint.weight_bytes:
+        size = checkpoint.weight_bytes / GIB
+        return size * EXACT[0], size * EXACT[1]
+    if size := sum(one.gib for one in _modules(query)):
+        return size * COUNTED[0], size * COUNTED[1]
+    bits = weight_bits(query)
+    if bits is None or query.entry is None or not query.entry.params_total_b:
+        return None
+    plain = query.entry.params_total_b * 1e9 / 8 / GIB
+    return plain * bits[0], plain * bits[1]
+
+
+def _modules(query: Query) -> list[Module]:
+    if query.checkpoint is None:
+        return []
+    from recommend import weights  # noqa: PLC0415 - only where a config.json was given
+
+    return weights.modules(query.checkpoint.config)
+
+
+def _module_row(one: Module) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "params_b": round(one.params_b, 3),
+        "bits": round(one.bits, 2),
+        "gib": round(one.gib, 2),
+    }
+
+
+def _source(query: Query) -> str:
+    """What the weights were counted from."""
+    if query.checkpoint and query.checkpoint.weight_bytes:
+        return "the index of the checkpoint"
+    if _modules(query):
+        return "config.json"
+    bits, entry = weight_bits(query), query.entry
+    if bits is None or entry is None:
+        return ""
+    return f"{entry.params_total_b:g} billion parameters at {bits[0]:g} to {bits[1]:.3g} bits"
 
 
 def weight_bits(query: Query) -> tuple[float, float] | None:
@@ -89,19 +149,32 @@ def second_copy_gib(query: Query, weights_gib: float) -> float:
     return weights_gib if shuffles else 0.0
 
 
-def kv_gib_per_1k(entry: ModelEntry, query: Query) -> float | None:
+def kv_gib_per_1k(query: Query) -> float | None:
     """GiB of KV cache that a thousand tokens take on one GPU."""
+    size = _KV_BYTES.get(query.kv_dtype or "", 2.0) * 1000 / GIB
     tp = max(int(query.common.get("tp") or query.hardware.count or 1), 1)
-    size = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "nvfp4": 0.5625, "fp4": 0.5625}.get(
-        query.kv_dtype or "", 2.0
-    )
-    layers = entry.layer_mix.get("full", entry.layers or 0) if entry.layer_mix else entry.layers or 0
-    if entry.kv_lora_rank:
-        return layers * (entry.kv_lora_rank + (entry.rope_head_dim or 64)) * size * 1000 / GIB
-    head_dim = entry.head_dim or ((entry.hidden or 0) // entry.heads if entry.heads else 0)
-    if not (layers and entry.kv_heads and head_dim):
+    layers, rank, heads, head_size = _cached(query)
+    if not layers:
         return None
-    return 2 * layers * entry.kv_heads * head_dim * size * 1000 / min(tp, entry.kv_heads) / GIB
+    if rank:
+        return layers * rank * size
+    return 2 * layers * heads * head_size * size / min(tp, heads) if heads and head_size else None
+
+
+def _cached(query: Query) -> tuple[int, int, int, int]:
+    """(layers with a full cache, latent width, KV heads, head size); 0 where nothing says."""
+    if query.checkpoint:
+        from recommend import weights  # noqa: PLC0415 - only where a config.json was given
+
+        if (told := weights.cached(query.checkpoint.config))[0]:
+            return told
+    entry = query.entry
+    if entry is None:
+        return 0, 0, 0, 0
+    layers = entry.layer_mix.get("full", entry.layers or 0) if entry.layer_mix else entry.layers or 0
+    rank = entry.kv_lora_rank + (entry.rope_head_dim or 64) if entry.kv_lora_rank else 0
+    head_size = entry.head_dim or ((entry.hidden or 0) // entry.heads if entry.heads else 0)
+    return layers, rank, entry.kv_heads or 0, head_size
 
 
 def too_many_ranks(query: Query) -> Iterator[Finding]:
@@ -143,12 +216,17 @@ def _computed(how: str) -> dict[str, Any]:
 def too_large(query: Query, estimate: dict[str, Any] | None) -> Iterator[Finding]:
     """A finding where even the lower bound of the weights exceeds the memory of the GPUs named.
 
-    Not where a model is named without its publisher or its quantization: it may be served in fewer bits.
+    Only for a question about serving the whole model: who names a kernel with ``--role`` and no launch may
+    have measured that kernel alone. Nor where a model is named without its publisher or its quantization: it
+    may be served in fewer bits.
     """
+    bare = (
+        "quantization" in query.assumed and query.checkpoint is None and "/" not in (query.model.name or "")
+    )
     if (
         estimate is None
-        or query.entry is None
-        or ("quantization" in query.assumed and "/" not in (query.model.name or ""))
+        or bare
+        or not _serves(query)
         or query.engine in _PARTIAL
         or any(query.settings.get(key) for key in _OFFLOAD)
     ):
@@ -158,10 +236,11 @@ def too_large(query: Query, estimate: dict[str, Any] | None) -> Iterator[Finding
         return
     total = low * estimate["gpus"]
     needed = int(total // (memory * 0.85)) + 1
+    name = query.model.id or query.model.name
     yield Finding(
         record="arithmetic:memory",
         kind="arithmetic",
-        title=f"{query.model.id} in {query.quantization} does not fit {estimate['gpus']} x {memory:g} GiB",
+        title=f"{name} in {query.quantization} does not fit {estimate['gpus']} x {memory:g} GiB",
         verdict="known-bad",
         effect="oom",
         stage="load",
@@ -171,7 +250,13 @@ def too_large(query: Query, estimate: dict[str, Any] | None) -> Iterator[Finding
         instead={
             "text": f"at least {needed} such GPUs, a smaller quantization, or offloading to the host's memory"
         },
-        evidence=(_computed(f"{query.entry.params_total_b:g} billion parameters; {FORMULA}"),),
+        evidence=(_computed(f"{estimate['weights_from']}; {FORMULA}"),),
         trust="confirmed",
         weight=(2, 1),
     )
+
+
+def _serves(query: Query) -> bool:
+    """Whether a whole model is to be served, and not one of its kernels looked at."""
+    sized = query.launched or any(key in query.common for key in ("tp", "pp", "ep"))
+    return sized or not any(found.by == "said" for found in query.resolved.values())

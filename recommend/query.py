@@ -18,7 +18,7 @@ from kb.errors import KbctlError
 from kb.model import Hardware, Model
 from kb.vocab import engines, gates, gpus, models, options
 from kb.vocab.dialects import OTHER_ENGINES
-from recommend.question import Asked, Query, Resolution, Version
+from recommend.question import Asked, Checkpoint, Query, Resolution, Version
 
 __all__ = ["Asked", "Query", "Resolution", "Version", "ask", "kernel_named", "pairs", "resolve", "value_of"]
 
@@ -57,7 +57,7 @@ def ask(asked: Asked) -> Query:
     settings = _settings(engine, launch, asked)
     common = engines.common_settings(engine, settings)
     name = asked.model or (launch.model if launch else None) or _model_setting(settings)
-    entry = models.find_model(name) if name else None
+    entry = (models.find_model(name) if name else None) or _by_config(asked.checkpoint)
     quantization = _quantization(asked, settings, name, entry, draft)
     hardware, facts = _hardware(asked, dependencies, common, draft)
     topology, build = dependencies.pop("topology", None), dependencies.pop("build", None)
@@ -83,6 +83,8 @@ def ask(asked: Asked) -> Query:
         unknown_flags=_unknown_flags(engine, version, launch),
         topology=topology,
         build=build,
+        checkpoint=asked.checkpoint,
+        launched=launch is not None,
     )
     return resolve(query, pairs(asked.roles, "--role"))
 
@@ -246,6 +248,28 @@ def _model_setting(settings: Mapping[str, Any]) -> str | None:
     return next((str(settings[key]) for key in _MODEL_KEYS if settings.get(key)), None)
 
 
+def _written(checkpoint: Checkpoint | None) -> str | None:
+    """The quantization that a checkpoint's own files name."""
+    if checkpoint is None:
+        return None
+    from recommend import weights  # noqa: PLC0415 - only where a config.json was given
+
+    return weights.method_of(checkpoint.config)
+
+
+def _by_config(checkpoint: Checkpoint | None) -> models.ModelEntry | None:
+    """The catalogued model of a checkpoint's architecture and sizes."""
+    if checkpoint is None:
+        return None
+    text = checkpoint.config.get("text_config")
+    sizes = {**checkpoint.config, **text} if isinstance(text, Mapping) else checkpoint.config
+    named = sizes.get("architectures")
+    layers, hidden = sizes.get("num_hidden_layers"), sizes.get("hidden_size")
+    if not (isinstance(named, list) and named and isinstance(layers, int) and isinstance(hidden, int)):
+        return None
+    return models.find_by_architecture(str(named[0]), layers, hidden)
+
+
 def _quantization(
     asked: Asked,
     settings: Mapping[str, Any],
@@ -258,8 +282,11 @@ def _quantization(
         if found is None:
             draft.unknown.append(f"quantization {asked.quantization!r} is not known; compared as written")
         return found or asked.quantization.strip().lower()
-    for text in (settings.get("quantization"), name):
+    written = _written(asked.checkpoint)
+    for text in (settings.get("quantization"), written, name):
         if text and (found := models.quantization_of(str(text))):
+            if text is written:
+                draft.assumed["quantization"] = f"{found} (as the checkpoint's config.json says)"
             return found
     if entry and entry.base_precision and (found := models.quantization_of(entry.base_precision)):
         draft.assumed["quantization"] = f"{found} (as {entry.id} is published)"

@@ -16,6 +16,14 @@ from kb.vocab import engines, gpus, models
 Version = str | versions.Span
 
 
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a checkpoint's own files say: its ``config.json``, and the bytes of its weights where known."""
+
+    config: Mapping[str, Any]
+    weight_bytes: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """A question in the words of the command line; ``key=value`` stays text until ``ask`` reads it.
@@ -35,6 +43,7 @@ class Asked:
     workload: Mapping[str, Any] = field(default_factory=dict)
     command: Sequence[str] = ()
     launch: engines.Launch | None = None
+    checkpoint: Checkpoint | None = None
     goal: str | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
 
@@ -55,6 +64,7 @@ class Query:
     ``components`` maps a library to its version, or to the span in which the release's pins put it.
     ``requested`` is what settings ask for, ``resolved`` what will run where that is known. ``unknown`` holds
     sentences about words that no catalog knows; ``unknown_flags`` rows (flag, release that has it, nearest).
+    ``launched`` tells a whole server's launch from a question about a kernel.
     """
 
     hardware: Hardware = field(default_factory=Hardware)
@@ -80,6 +90,8 @@ class Query:
     assumed: Mapping[str, str] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     unknown_flags: tuple[tuple[str, str | None, str | None], ...] = ()
+    checkpoint: Checkpoint | None = None
+    launched: bool = False
 
     @property
     def arch(self) -> str | None:

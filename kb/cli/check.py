@@ -91,8 +91,8 @@ def check(
     )
     known = load(records or ())
     paths = files_named(words)
-    questions = from_files(asked, paths) if paths else [Place(question=replace(asked, command=words))]
-    several = len(questions) > 1 or len(paths) > 1
+    questions = from_files(asked, paths) if paths else [Place(question=_with_command(asked, words))]
+    several = len(questions) > 1
     verdicts = [_tell(one, known, store, as_json=as_json, several=several) for one in questions]
     if several and not as_json:
         typer.echo(_summary(verdicts, len(paths)))
@@ -100,6 +100,16 @@ def check(
         typer.echo(f"kbctl: a record was left out: {problem}", err=True)
     if "known-bad" in verdicts:
         raise typer.Exit(1)
+
+
+def _with_command(asked: Asked, words: list[str]) -> Asked:
+    """The question with its command, and what a local checkpoint that it names says of itself."""
+    named = [word for word in (asked.model, *words) if word and "/" in word]
+    if not named:
+        return replace(asked, command=words)
+    from kb.cli.checkpoint import checkpoint_among
+
+    return replace(asked, command=words, checkpoint=checkpoint_among(named))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,20 +191,27 @@ def from_files(asked: Asked, paths: list[Path]) -> list[Place]:
     A checkpoint's ``config.json`` among the files speaks for the models that the others start.
     """
     from ingest.starts import told_by
+    from kb.cli.checkpoint import read_checkpoint, sized
 
     told = [told_by(path) for path in paths]
+    configs = [one.path for one in told if not one.starts and sized(one.path)]
+    shared = read_checkpoint(configs[0]) if len(configs) == 1 else None
     places: list[Place] = []
     for one in told:
         for start in one.starts:
+            local = read_checkpoint(start.checkpoint / "config.json") if start.checkpoint else None
             question = replace(
                 asked,
                 launch=start.launch,
+                checkpoint=local or shared,
                 gpu=asked.gpu or start.hardware.gpu,
                 gpus=asked.gpus or start.hardware.count,
             )
             places.append(Place(question, one.path, start.launch.line))
-        if not one.starts:
+        if not one.starts and one.path not in configs:
             places.append(Place(None, one.path, note=_nothing(one)))
+    if not places and shared:
+        places.append(Place(replace(asked, checkpoint=shared), configs[0]))
     return places
 
 

@@ -8,10 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object (stable schema) instead of text.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object (stable schema) instead of text.")
+]
 StorePath = Annotated[
     Path | None,
-    typer.Option("--store", envvar="KBCTL_STORE", help="DuckDB file of recorded runs (default: per-user data folder)."),
+    typer.Option(
+        "--store", envvar="KBCTL_STORE", help="DuckDB file of recorded runs (default: per-user data folder)."
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary on stderr.")]
 RecordDirs = Annotated[

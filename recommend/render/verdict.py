@@ -264,7 +264,7 @@ def context_lines(query: Query, verdict: Verdict) -> Iterator[str]:
     yield from rows(
         "kernels", [f"{role} = {one.kernel} ({how(one)})" for role, one in sorted(verdict.resolved.items())]
     )
-    yield from row("memory", memory_text(verdict.fit))
+    yield from rows("memory", list(memory_lines(verdict.fit)))
     yield from rows("assumed", [f"{name.replace('_', ' ')} {text}" for name, text in verdict.assumed.items()])
     yield from rows("decides", verdict.missing)
     yield from rows("unknown", verdict.unknown)
@@ -280,6 +280,30 @@ def memory_text(fit: Mapping[str, Any] | None) -> str:
     text = f"weights {size} of {fit['memory_gib']:g} GiB on each of {fit['gpus']}"
     room = f"; room for {tokens['low']:,.0f} to {tokens['high']:,.0f} tokens of KV cache" if tokens else ""
     return text + room + {True: "", False: "; does not fit", None: "; may not fit"}[fit["fits"]]
+
+
+def memory_lines(fit: Mapping[str, Any] | None) -> Iterator[str]:
+    """The terms of the memory estimate, each with its bounds in GiB per GPU; nothing where there is none."""
+    if fit is None:
+        return
+    yield memory_text(fit)
+    kinds = ", ".join(f"{one['name']} {one['gib']:g} at {one['bits']:g} bits" for one in fit["modules"][:5])
+    shared = f"over {fit['gpus']} GPUs" if fit["gpus"] > 1 else "on one GPU"
+    yield f"weights: {fit['weights_from']} {shared}" + (f" ({kinds})" if kinds else "")
+    terms = [
+        f"{name} {_span(fit[key])}" for name, key in (("context", "context_gib"), ("graphs", "graphs_gib"))
+    ]
+    copy = fit["second_copy_gib"]["high"]
+    terms += (
+        [f"a second copy while weights are reordered: up to {copy:g}, during loading only"] if copy else []
+    )
+    yield f"beside them: {', '.join(terms)} GiB; left for the KV cache: {_span(fit['left_gib'])} GiB"
+    if fit["kv_gib_per_1k_tokens"]:
+        yield f"KV cache: {fit['kv_gib_per_1k_tokens']:g} GiB per 1,000 tokens on each, in {fit['kv_dtype']}"
+
+
+def _span(bounds: Mapping[str, float]) -> str:
+    return f"{bounds['low']:g} to {bounds['high']:g}"
 
 
 def _asked(query: Query) -> str:
