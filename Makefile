@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint check
+.PHONY: demo test docs lint check
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -15,6 +15,9 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 2
+
+docs: $(VENV)/.ready
+	$(BIN)/python -m ingest.formats_page > docs/.formats.md && mv docs/.formats.md docs/formats.md
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .

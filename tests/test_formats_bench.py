@@ -43,6 +43,7 @@ OURS = {
     "result_lines",
     "perf_logs",
     "kernel_tuning",
+    "kbctl_export",
 }
 
 
