@@ -29,8 +29,8 @@ INTRO = """# Formats that are read
 Written by `make docs` out of the format modules; change a paragraph there, not here. Every format names
 itself in `parse --json` and in the store as it is named here. Files may come in archives or compressed (gzip,
 zstd, bzip2, xz), in UTF-8 or UTF-16, with CRLF, ANSI colours and carriage-return frames, and behind what
-docker, compose, kubectl, journald or systemd put before each line. The surest format of a file reads it; a file
-that none knows is listed as such.
+docker, compose, kubectl, journald or systemd put before each line. The surest format of a file reads it; a
+file that none knows is listed as such.
 
 A sample is a pair of files under `tests/formats/<name>/`: the input, and what must come out of it.
 """
