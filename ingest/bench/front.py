@@ -22,7 +22,8 @@ _PAIR = re.compile(
 _SMI_GPU = re.compile(r"^\|\s+\d+\s+(?P<name>(?:NVIDIA|Tesla|GeForce|Quadro)[^|]*?)\s+(?:On|Off|N/A)\s+\|")
 _SMI_HEAD = re.compile(r"Driver Version: (?P<driver>[\d.]+)\s+CUDA Version: (?P<cuda>[\d.]+)")
 _DEVICE = re.compile(
-    r"Device \d+: (?P<name>[^,]+), (?:compute capability|gfx)|found device: (?P<metal>Apple \S.*)$"
+    r"Device \d+: (?P<name>[^,]+), (?:compute capability|gfx)|found device: (?P<metal>Apple \S.*)$|"
+    r"ggml_vulkan: \d+ = (?P<vulkan>.+?) \([^()|]+\) \|"
 )
 
 
@@ -90,7 +91,7 @@ def machine_in(lines: Iterable[str], facts: Facts) -> Facts:
         elif row:
             gpus.append(row["name"])
         elif device:
-            gpus.append((device["name"] or device["metal"]).strip())
+            gpus.append((device["name"] or device["metal"] or device["vulkan"]).strip())
     if gpus and facts.gpu is None:
         facts.gpu, facts.gpu_count = gpus[0], len(gpus)
     return facts

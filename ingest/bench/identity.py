@@ -69,7 +69,7 @@ def experiment(facts: Facts, measurements: Iterable[Measurement]) -> Experiment:
         backend=Backend(
             engine=engine,
             engine_version=facts.engine_version,
-            settings=names.settings(engine, facts.settings),
+            settings=plain_json(names.settings(engine, facts.settings)),
             environment=facts.environment,
             dependencies=facts.dependencies,
         ),

@@ -258,7 +258,7 @@ def _csv_record(header: list[list[str]], row: list[str]) -> Iterable[tuple[str, 
         unit_only = unit.removeprefix("Successful ")
         if group == "Token Metrics":
             if statistic_name == "Mean" and not unit_only.startswith("Total"):
-                yield unit_only.split()[0] + " len", str(round(cells.number(cell) or 0))
+                yield unit_only.partition(" ")[0] + " len", str(round(cells.number(cell) or 0))
         elif group == "Request Counts":
             yield {"Successful": "Successful requests", "Errored": "Failed requests"}.get(unit, ""), cell
         elif unit == "Strategy":
@@ -269,7 +269,7 @@ def _csv_record(header: list[list[str]], row: list[str]) -> Iterable[tuple[str, 
             values = cell.strip("[]").split(",")
             yield from ((f"{p} {group} ({unit_only})", v) for p, v in zip(_PERCENTILES, values, strict=False))
         elif statistic_name in ("Mean", "Median", "Std Dev"):
-            yield f"{statistic_name.split()[0]} {group} ({unit_only})", cell
+            yield f"{statistic_name.partition(' ')[0]} {group} ({unit_only})", cell
 
 
 FORMATS = [

@@ -28,7 +28,7 @@ _COLLECTIVES = (
     "gather",
     "hypercube",
 )
-_HEAD = re.compile(r"^#\s+size\s+count\s+(?:\S*\s+)?type\b.*\balgbw\s+busbw", re.MULTILINE)
+_HEAD = re.compile(r"^[ \t]*#\s+size\s+count\s+(?:\S*\s+)?type\b.*\balgbw\s+busbw", re.MULTILINE)
 _ROW = re.compile(r"^\s*(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>[a-z]\w+)\s+(?P<rest>.*\d.*)$")
 _RANK = re.compile(r"^#\s+Rank\s+\d+\s.*?(?:\[0x[0-9a-fA-F]+\]|\[[0-9a-fA-F:.]+\])\s+(?P<gpu>\S.*?)\s*$")
 _AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*(?P<v>\d+(?:\.\d+)?)")
@@ -47,8 +47,8 @@ def _read(source: Source) -> Reading:
     gpus: Counter[str] = Counter()
     told: dict[str, float | str] = {}
     test, total = _collective(source.name), 0
-    for number, text in source.lines():
-        total = number
+    for number, line in source.lines():
+        total, text = number, line.strip()
         row, rank, started = _ROW.match(text), _RANK.match(text), _STARTED.match(text)
         if started:
             test = started[1]
