@@ -256,7 +256,8 @@ def _sentence(cause: Finding, stage: Stage | None) -> str:
     if cause.match is not None:
         return cause.match.meaning
     where = f"at stage {stage}" if stage else "at an unknown stage"
-    return f"An error that is not in the symptom table ended it {where}: {_clip(cause.text, 200)}"
+    text = cause.text if cause.matched is None else cause.matched[1].strip()
+    return f"An error that is not in the symptom table ended it {where}: {_clip(text, 200)}"
 
 
 def _killed(start: Start, death: Finding, warnings: tuple[Warning, ...]) -> Verdict:

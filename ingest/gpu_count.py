@@ -122,6 +122,8 @@ class _Pass:
             return False
         if len(row) == len(self.layout.columns):
             return True
+        if len(row) > 1 and not any(cell.strip() for cell in row[1:]):
+            return False  # a stamp alone: the loop had no card to write in this round
         self.summary.odd_lines += 1
         if len(self.summary.trouble) < _MOST_TOLD:
             what = "has fewer columns than the header" if len(row) > 1 else "is no row of the table"

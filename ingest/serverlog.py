@@ -63,9 +63,22 @@ COMMON_RULES: tuple[Rule, ...] = (
 ACCESS = Bulk(marker=b'" 200 OK', busy=(b'"POST /',))
 
 
+_LOGGISH = re.compile(
+    r"\b(?:INFO|WARN(?:ING)?|ERROR|DEBUG|CRITICAL|FATAL)\b|Traceback \(most|^\s*File \"|"
+    r"\d\d:\d\d:\d\d|[Ee]rror: ",
+    re.MULTILINE,
+)
+_DOCUMENT = re.compile(r'\ufeff?\s*[{[]\s*\n\s*["{\[]')
+
+
 def marks(head: str, sure: Sequence[str], likely: Sequence[str] = ()) -> float:
-    """Confidence by marker texts: one of the ``sure`` gives 0.9, two 0.95; one of the ``likely`` 0.5."""
+    """Confidence by marker texts: one of the ``sure`` gives 0.9, two 0.95; one of the ``likely`` 0.5.
+
+    A name alone makes no log: notes, tables and JSON documents name engines, too.
+    """
     hits = sum(one in head for one in sure)
     if hits:
         return 0.95 if hits > 1 else 0.9
+    if _DOCUMENT.match(head) or not _LOGGISH.search(head):
+        return 0.0
     return 0.5 if any(one in head for one in likely) else 0.0

@@ -30,6 +30,11 @@ EXCEPTION = re.compile(
     r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,80}?"
     r"(?:Error|Exception|Exit|Failure|Timeout|Interrupt|OutOfResources)(?:\(.{0,20}\))?(?::|$)"
 )
+# A paste often loses its indentation: its source lines then stand where an error would.
+_SOURCE = re.compile(r'raise\b|return\b|File "|\^+$|self\.|\w+ = |with |await |[\w.]+\($')
+_STRIPPED = re.compile(r'File "[^"]{1,400}", line \d+')
+_ABORTED = re.compile(r"\S{1,200}\.(?:cpp|cc|cu|cuh|c|h|hpp|m):\d{1,6}: (?!warning|note|error:)\S")
+_PYDANTIC = re.compile(r"[\w.]*ValidationError: \d+ validation errors? for ")
 _DIGITS = re.compile(r"\d+|0x[0-9a-f]+")
 _FRAME = re.compile(
     r'\s*(?:\| )?File "(?P<file>[^"]{1,400})", line (?P<line>\d+), in (?P<function>\S{1,120})'
@@ -71,6 +76,10 @@ class Finding:
                 self.match, self.matched = found, (number, text)
                 if found.symptom.kind == "cause":
                     break
+        if self.match is None and _PYDANTIC.match(self.text):
+            self.matched = next(
+                (row for row in self.more if row[1].lstrip().startswith("Value error, ")), None
+            )
 
 
 @dataclass(slots=True)
@@ -83,6 +92,8 @@ class _Block:
     rows: int = 0
     frame: str | None = None
     is_noise: bool = False
+    is_stripped: bool = False
+    candidate: tuple[int, str] | None = None
 
 
 class Tracebacks:
@@ -110,7 +121,12 @@ class Tracebacks:
         self._seen.clear()
 
     def finish(self) -> list[Finding]:
-        """All findings, classified."""
+        """All findings, classified; a traceback that the log cuts off gives the last exception it named."""
+        for block in self._open.values():
+            if block.candidate is not None:
+                number, text = block.candidate
+                self._add(Finding(number, text[:MAX_TEXT], block.owner, block.level, True, block.chain))
+        self._open.clear()
         for finding in self.findings:
             finding.classify(self._table)
         return self.findings
@@ -166,10 +182,12 @@ class Tracebacks:
         if block.rows > MAX_BLOCK_LINES:
             del self._open[key]
             return False
-        if not text.strip() or text[:1] in " \t|+":
+        if self._is_body(block, text):
             if found := _FRAME.match(text):
                 block.frame = f"{found['file']}:{found['line']} in {found['function']}"
                 block.is_noise = block.is_noise or self._is_noise(found["file"])
+            elif EXCEPTION.match(text.lstrip()):
+                block.candidate = (line.number, text.strip())
             return True
         del self._open[key]
         finding = Finding(line.number, text[:MAX_TEXT], block.owner or line.process, block.level, True)
@@ -179,6 +197,13 @@ class Tracebacks:
         self._tails[key] = finding
         self._last[key] = (block.chain, block.place)
         return True
+
+    @staticmethod
+    def _is_body(block: _Block, text: str) -> bool:
+        if not text.strip() or text[:1] in " \t|+":
+            return True
+        block.is_stripped = block.is_stripped or _STRIPPED.match(text) is not None
+        return block.is_stripped and EXCEPTION.match(text) is None
 
     def _extend(self, key: tuple[str, bool], tail: Finding, line: Line) -> bool:
         if EXCEPTION.match(line.text) or len(tail.more) >= MAX_TAIL_LINES:
@@ -190,7 +215,11 @@ class Tracebacks:
 
     def _alone(self, key: tuple[str, bool], line: Line) -> bool:
         text = line.text
-        is_exception = EXCEPTION.match(text) is not None
+        if line.level is None and _SOURCE.match(text):
+            return False
+        is_exception = EXCEPTION.match(text) is not None or (
+            line.is_plain and _ABORTED.match(text) is not None
+        )
         is_error = line.level == "error" or bool(
             line.level is None
             and (

@@ -170,9 +170,20 @@ def _cards(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _is_trace(columns: tuple[Column, ...]) -> bool:
     metrics = {one.role for one in columns if one.is_metric}
+    if _is_of_cards(columns):
+        return True
     if len(metrics) < 2 or not metrics & _NEEDED:
         return False
     return not any(_RESULT.search(one.name) for one in columns if not one.is_metric)
+
+
+def _is_of_cards(columns: tuple[Column, ...]) -> bool:
+    """A time, a card, and nothing else but a card's state: then one quantity is enough."""
+    roles = {one.role for one in columns}
+    metrics = [one for one in columns if one.is_metric]
+    rest = roles - {one.role for one in metrics} - {*_TIMES, "index", "uuid", "name", "bus"}
+    named = bool(roles & {"index", "uuid", "bus"}) or all(one.gpu is not None for one in metrics)
+    return bool(metrics) and not rest and named and bool(roles & {*_TIMES})
 
 
 def _names(found: TraceLayout) -> list[str]:

@@ -26,6 +26,7 @@ _LOST = re.compile(r"NVRM: GPU (?:at )?(?:PCI:)?(?P<pci>[\da-fA-F:.]+).*?GPU has
 _DRIVER = re.compile(
     r"NVRM: loading NVIDIA UNIX .*?Kernel Module (?:for \w+ )?\s*(?P<driver>\d+\.\d+(?:\.\d+)?)"
 )
+_BOOT = re.compile(r"^(?:\[ +0\.0+\] |.{0,80}\bkernel: )(?:Linux version \d|Command line: )", re.MULTILINE)
 _FAULT = re.compile(r"amdgpu.*?(?:GPU reset|ring \w+ timeout|VM_L2_PROTECTION_FAULT|page fault)")
 
 
@@ -54,6 +55,8 @@ def _event(text: str) -> dict[str, Any] | None:
 
 def sniff(source: Source) -> float:
     """By the kernel's own words; a bare stamp in brackets alone proves nothing."""
+    if _BOOT.search(source.head):
+        return 0.9
     return marks(
         source.head,
         sure=(

@@ -23,6 +23,7 @@ _TOOL, _BATCHED = "llama-bench", "llama-batched-bench"
 _MD_HEAD = re.compile(
     r"^\|\s*model\s*\|\s*size\s*\|\s*params\s*\|\s*backend\s*\|.*\btest\s*\|\s*t/s\s*\|", re.MULTILINE
 )
+_MD_ROW = re.compile(r"^\| [^|]+\|.*\| *(?:pp|tg)\d+[^|]*\|[^|]+\|\s*$", re.MULTILINE)
 _BATCHED_HEAD = re.compile(r"^\|\s*PP\s*\|\s*TG\s*\|\s*B\s*\|\s*N_KV\s*\|", re.MULTILINE)
 _BUILD = re.compile(r"^build: (?P<commit>[0-9a-f]{6,}) \((?P<number>\d+)\)")
 _TEST = re.compile(r"^(?P<kind>pp|tg) ?(?P<n>\d+)(?: ?\+ ?tg ?(?P<m>\d+))?(?: @ d ?(?P<depth>\d+))?")
@@ -69,7 +70,10 @@ _OPTIONS = (
 
 @needing("t/s")
 def _sniff_md(source: Source) -> float:
-    return 0.97 if _MD_HEAD.search(source.head) else 0.0
+    head = source.head
+    if "(ggml_abort+" in head and not _MD_ROW.search(head):
+        return 0.0  # it died before its first row: an error log
+    return 0.97 if _MD_HEAD.search(head) else 0.0
 
 
 def _read_md(source: Source) -> Reading:
@@ -222,8 +226,16 @@ def _sniff_json(source: Source) -> float:
 
 def _read_json(source: Source) -> Reading:
     documents = jsontext.load(source)
-    rows = [(line, one) for line, one in documents.objects() if "n_prompt" in one and "avg_ts" in one]
+    rows = [(line, row) for line, one in documents.objects() if (row := _row_in(one)) is not None]
     return _read_rows(source, "llama_bench_json", rows, documents.problems)
+
+
+def _row_in(one: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A result row: the object itself, or the one that a harness keeps whole under a key of its own."""
+    for row in (one, *(inner for inner in one.values() if isinstance(inner, dict))):
+        if "n_prompt" in row and "avg_ts" in row:
+            return dict(row)
+    return None
 
 
 def _sniff_csv(source: Source) -> float:

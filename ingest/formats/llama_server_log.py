@@ -82,7 +82,7 @@ RULES = (
         _device,
     ),
     rule("  Device ", "facts", r"Device \d+: (?P<gpu>[^,]+), (?P<arch>gfx\w+)"),
-    rule("ggml_vulkan: ", "facts", r"ggml_vulkan: \d+ = (?P<gpu>.+?) \(\w+\) \|"),
+    rule("ggml_vulkan: ", "facts", r"ggml_vulkan: \d+ = (?P<gpu>.+?) \([^()|]+\) \|"),
     rule("using device ", "facts", r"using device \w+ \((?P<gpu>[^)]+)\).*?- (?P<free_mib>\d+) MiB free"),
     rule(
         "using device ",
@@ -117,6 +117,8 @@ RULES = (
     ),
     rule("model params", "facts", r"model params\s+= (?P<parameters>.+)"),
     rule("file size", "facts", r"print_info: file size\s+= (?P<file_size>.+)"),
+    step("llm_load_print_meta: ", "load", 21),
+    step("print_info: ", "load", 21),
     step("load_tensors: loading model tensors", "load", 22),
     step("offloaded ", "kv_cache", 30, r"offloaded (?P<offloaded>\d+/\d+) layers to GPU"),
     rule(
@@ -179,6 +181,11 @@ def sniff(source: Source) -> float:
             "llama_model_loader:",
             "llm_load_tensors:",
             "load_tensors:",
+            "llm_load_print_meta:",
+            "llama_model_load: error",
+            "ggml_backend_cuda_buffer_type_alloc_buffer:",
+            "ggml_vulkan: Found",
+            "(ggml_abort+",
             "ggml_cuda_init:",
             "ggml_metal_device_init:",
             "srv    load_model:",
@@ -194,7 +201,7 @@ def sniff(source: Source) -> float:
     # Ollama wraps llama.cpp's lines; llama-bench prints the same device lines before its table.
     if "msg=" in head and "level=" in head and "source=" in head:
         return min(found, 0.6)
-    if "| model " in head and "| t/s |" in head.replace("  ", " "):
+    if re.search(r"^\| [^|]+\|.*\| *(?:pp|tg)\d+[^|]*\|[^|]+\|$", head, re.MULTILINE):
         return min(found, 0.4)
     return found
 

@@ -63,7 +63,14 @@ def sniff(source: Source) -> float:
     """By its logger's name and TurboMind's prefix."""
     return marks(
         source.head,
-        sure=("- lmdeploy - ", "[TM][INFO]", "[TM][WARNING]", "[TM][ERROR]"),
+        sure=(
+            "- lmdeploy - ",
+            "[TM][INFO]",
+            "[TM][WARNING]",
+            "[TM][ERROR]",
+            "[TM][FATAL]",
+            "gemm_config.in is not found",
+        ),
         likely=("lmdeploy",),
     )
 

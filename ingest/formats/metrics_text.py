@@ -12,9 +12,11 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 from ingest.formats import Format, Unreadable
+from ingest.launches import model_of
 from ingest.machine import supplies
 from ingest.prometheus import Sample, parse_samples, quantile
 from ingest.sources import Source
@@ -71,7 +73,10 @@ def read(source: Source) -> Reading:
         format="metrics_text",
         kind="metrics",
         tool=reader.engine,
-        experiments=supplies(Hardware(), Backend(engine=reader.engine)),
+        experiments=tuple(
+            replace(one, model=model_of(reader.model))
+            for one in supplies(Hardware(), Backend(engine=reader.engine))
+        ),
         lines=line_count(reader.lines),
         extra={name: value for name, value in found.items() if value},
     )
@@ -82,6 +87,7 @@ class _Counters:
 
     def __init__(self) -> None:
         self.engine: str | None = None
+        self.model: str | None = None
         self.config: dict[str, str] = {}
         self.lines = 0
         self.values: dict[str, dict[str, float]] = defaultdict(dict)
@@ -95,6 +101,7 @@ class _Counters:
             return
         self.engine = self.engine or _ENGINES[prefix]
         name = sample.name.removeprefix(prefix)
+        self.model = self.model or sample.labels.get("model_name") or sample.labels.get("model_id")
         labels = {key: value for key, value in sample.labels.items() if key != "le"}
         key = repr(sorted(labels.items()))
         if name in ("cache_config_info", "server_info", "engine_config_info"):

@@ -17,6 +17,10 @@ from ingest.serverlog import marks
 from ingest.sources import Source
 from kb.model import Reading
 
+# The unit or container that a log collector names, and the package in the runner's own panics.
+_BY_OLLAMA = re.compile(
+    r"\bollama\[\d+\]: |^[\w-]*ollama[\w-]* +\| |github\.com/ollama/ollama/", re.MULTILINE
+)
 _STARTING = frozenset({"build: ", "build_info: ", "build info"})
 
 RULES = (
@@ -58,6 +62,8 @@ def sniff(source: Source) -> float:
     head = source.head
     if re.search(r"^time=\S+ level=\w+ source=\S+ msg=", head, re.MULTILINE):
         return 0.96 if re.search(r"ollama|llama runner|inference compute|runner\.go|OLLAMA_", head) else 0.6
+    if _BY_OLLAMA.search(source.raw_head) and ("llama" in head or "ggml_" in head):
+        return 0.96
     return marks(head, sure=("OLLAMA_HOST", "ollama serve"), likely=("[GIN] ",))
 
 

@@ -119,7 +119,7 @@ def sniff(source: Source) -> float:
     return marks(
         source.head,
         sure=("[TRT-LLM] [", "[TensorRT-LLM][", "[TensorRT-LLM] Tensor"),
-        likely=("trtllm-serve",),
+        likely=("trtllm-serve", "/tensorrt_llm/"),
     )
 
 
