@@ -1,6 +1,7 @@
 """Counts over the reviewed records: what they cover, and how well their versions are known.
 
-Owns ``records stats``. Must not judge a single record (``kb.lint`` does).
+Owns ``records stats``. Must not judge a single record (``kb.lint`` does). "From the first release on" is no
+known beginning: it counts as dated only what names the release where it began.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ Json = dict[str, Any]
 def counted(records: Iterable[Record]) -> Json:
     """Counts by side, architecture, effect, role and engine, and the share of changes dated at both ends."""
     read = list(records)
-    changed = [record for record in read if any(_changed(one) for one in record.content.range)]
-    dated = [record for record in changed if any(_dated(one) for one in record.content.range)]
+    known = Counter(_known(record.content.range) for record in read)
+    changed = known["both"] + known["one"]
     return {
         "records": len(read),
         "bad": sum(not record.good for record in read),
@@ -28,9 +29,11 @@ def counted(records: Iterable[Record]) -> Json:
         ),
         "evidence": sum(len(record.content.evidence) for record in read),
         "examples": sum(len(record.content.example) for record in read),
-        "changed": len(changed),
-        "dated": len(dated),
-        "dated_share": round(len(dated) / len(changed), 3) if changed else None,
+        "changed": changed,
+        "dated": known["both"],
+        "half_dated": known["one"],
+        "undated": known["none"],
+        "dated_share": round(known["both"] / changed, 3) if changed else None,
         "arch": _tally(arch for record in read for arch in _archs(record)),
         "effect": _tally(
             effect for record in read for effect in {one.effect for one in record.content.outcome}
@@ -46,19 +49,22 @@ def _tally(words: Iterable[str]) -> dict[str, int]:
     return dict(Counter(words).most_common())
 
 
-def _changed(one: Range) -> bool:
-    """Whether a range tells of a change at all: an end, or a beginning after the first release."""
-    begins = one.introduced not in (None, "0") or one.introduced_between
-    return bool(begins or _ends(one))
+def _known(ranges: Iterable[Range]) -> str:
+    """``both`` ends on one version line, ``one`` end only, or ``none`` (only seen, or no versions)."""
+    ends = {(_begins(one), _ends(one)) for one in ranges} or {(False, False)}
+    if (True, True) in ends:
+        return "both"
+    return "none" if ends == {(False, False)} else "one"
+
+
+def _begins(one: Range) -> bool:
+    """A release where it began; ``introduced = "0"`` names none."""
+    introduced = [one.introduced] if isinstance(one.introduced, str) else one.introduced or []
+    return bool(one.introduced_between or set(introduced) - {"0"})
 
 
 def _ends(one: Range) -> bool:
     return bool(one.fixed or one.fixed_between or one.last_affected or one.limit)
-
-
-def _dated(one: Range) -> bool:
-    """A beginning (the first release counts: it was broken from the start) and an end."""
-    return bool((one.introduced or one.introduced_between) and _ends(one))
 
 
 def _archs(record: Record) -> set[str]:
@@ -78,6 +84,7 @@ def lines(counts: Mapping[str, Any]) -> Iterator[str]:
     yield f"records    {counts['records']} ({sides})"
     yield f"evidence   {counts['evidence']} sources, {counts['examples']} examples"
     share = f" ({100 * counts['dated_share']:.0f} %)" if counts["dated_share"] is not None else ""
-    yield f"changes    {counts['changed']}, of which {counts['dated']}{share} with a beginning and an end"
+    yield f"changes    {counts['changed']}, of which {counts['dated']}{share} with a beginning and an end,"
+    yield f"           {counts['half_dated']} with one of them; {counts['undated']} more with neither"
     for name in ("arch", "effect", "role", "component"):
         yield f"{name:10} " + ", ".join(f"{word} {number}" for word, number in counts[name].items())
