@@ -11,6 +11,7 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any
 
 from kb import versions
@@ -35,6 +36,7 @@ _SPELLINGS = {
     "nvidia-nccl": "nccl",
 }
 _SERVERS = tuple(one for one in OTHER_ENGINES if one not in ("flashinfer", "transformers"))
+LONGEST = 160  # characters of a name in a sentence
 _UNPINNED = {"driver", "topology", "build"}
 _MODEL_KEYS = ("model_path", "model", "model_tag")
 
@@ -199,7 +201,10 @@ def _engine(
         return None, None
     known = engines.canonical_engine(name)
     if known not in engines.ENGINES:
-        draft.unknown.append(f"engine {name!r} is not catalogued; its settings are compared as written")
+        near = get_close_matches(name.lower(), (*engines.ENGINES, *_SERVERS), n=1)
+        nearest = f"; the nearest known is {near[0]!r}" if near else ""
+        told = f"engine {_shown(name)} is not catalogued; its settings are compared as written{nearest}"
+        draft.unknown.append(told)
     return known or name.strip().lower(), version.strip() or None
 
 
@@ -210,7 +215,7 @@ def _version(
         return None
     if version:
         if versions.version_key(version, versions.scheme_of(engine)) is None:
-            draft.unknown.append(f"{engine} version {version!r} has no place on the version line")
+            draft.unknown.append(f"{engine} version {_shown(version)} has no place on the version line")
         return version
     fitting = _newest_with(engine, dependencies)
     release = fitting or options.newest(engine)
@@ -280,7 +285,9 @@ def _quantization(
     if asked.quantization:
         found = models.quantization_of(asked.quantization)
         if found is None:
-            draft.unknown.append(f"quantization {asked.quantization!r} is not known; compared as written")
+            draft.unknown.append(
+                f"quantization {_shown(asked.quantization)} is not known; compared as written"
+            )
         return found or asked.quantization.strip().lower()
     written = _written(asked.checkpoint)
     for text in (settings.get("quantization"), written, name):
@@ -321,7 +328,12 @@ def _hardware(
 def _not_catalogued(what: str, name: str, taken: str | None, near: str | None) -> str:
     taken_as = f", taken as {taken}" if taken else ""
     nearest = f"; the nearest known is {near!r}" if near else ""
-    return f"{what} {name!r} is not catalogued{taken_as}{nearest}"
+    return f"{what} {_shown(name)} is not catalogued{taken_as}{nearest}"
+
+
+def _shown(name: str) -> str:
+    """A name in quotes, the middle of a very long one left out; the question itself keeps it whole."""
+    return repr(name if len(name) <= LONGEST else f"{name[: LONGEST // 2]}…{name[-LONGEST // 2 :]}")
 
 
 def _count(common: Mapping[str, Any]) -> int | None:

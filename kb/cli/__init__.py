@@ -7,6 +7,7 @@ the command bodies. Must not do any work itself.
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -82,6 +83,9 @@ def _print_version(wanted: bool) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; errors go to stderr as what, where, and what next."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what an encoding lacks is written out, never an error
+            stream.reconfigure(errors="backslashreplace")
     asked = next((word for word in arguments if not word.startswith("-")), None)
     modules = [COMMANDS[asked]] if asked in COMMANDS else list(COMMANDS.values())
     try:

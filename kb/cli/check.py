@@ -174,15 +174,26 @@ def files_named(words: list[str]) -> list[Path]:
     from kb.errors import KbctlError
 
     paths = [Path(word) for word in words]
-    named = [path.is_file() or (path.suffix in _FILES and " " not in str(path)) for path in paths]
+    there = [_is_file(path) for path in paths]
+    named = [
+        found or (path.suffix in _FILES and " " not in str(path))
+        for path, found in zip(paths, there, strict=True)
+    ]
     if not words or not all(named):
         return []
-    for path in paths:
-        if not path.is_file():
+    for path, found in zip(paths, there, strict=True):
+        if not found:
             raise KbctlError(
                 "no such file", where=str(path), tip="give a launch command after --, or files that hold one"
             )
     return paths
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that is too long, or none that a file can have
+        return False
 
 
 def from_files(asked: Asked, paths: list[Path]) -> list[Place]:

@@ -16,6 +16,8 @@ def local_gpus() -> tuple[str, int, str]:
     """(product name, count, driver) of the local GPUs. Raises KbctlError where nvidia-smi gives no answer."""
     try:
         done = subprocess.run(_QUERY, capture_output=True, text=True, timeout=20, check=False)  # noqa: S603
+    except FileNotFoundError as error:
+        raise _error("this machine has no nvidia-smi") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _no_answer(str(error)) from error
     rows = [line.split(", ") for line in done.stdout.splitlines() if ", " in line]
@@ -25,8 +27,8 @@ def local_gpus() -> tuple[str, int, str]:
 
 
 def _no_answer(why: str) -> KbctlError:
-    return KbctlError(
-        f"nvidia-smi gave no answer: {why[:200]}",
-        where="--gpu auto",
-        tip="name the GPU, e.g. --gpu h200 or --gpu sm120",
-    )
+    return _error(f"nvidia-smi gave no answer: {why[:200]}")
+
+
+def _error(what: str) -> KbctlError:
+    return KbctlError(what, where="--gpu auto", tip="name the GPU, e.g. --gpu h200 or --gpu sm120")

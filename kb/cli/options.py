@@ -25,5 +25,8 @@ RecordDirs = Annotated[
 
 
 def print_json(value: Any, *, compact: bool = False) -> None:
-    """One JSON object on stdout; ``compact`` on a line of its own, where there are several."""
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=None if compact else 2))
+    """One JSON object on stdout; ``compact`` on a line of its own, where there are several.
+
+    Escaped to ASCII: names are untrusted, and a terminal or a narrow encoding must not stumble over them.
+    """
+    typer.echo(json.dumps(value, indent=None if compact else 2))

@@ -309,18 +309,23 @@ def _span(bounds: Mapping[str, float]) -> str:
 def _asked(query: Query) -> str:
     hardware = query.hardware
     count = f"{hardware.count}x " if hardware.count else ""
-    engine = " ".join(filter(None, [query.engine, query.engine_version]))
-    model = query.model.id or query.model.name
+    engine = shortened(" ".join(filter(None, [query.engine, query.engine_version])))
+    model = query.model.id or shortened(query.model.name or "")
     parts = [
-        f"{count}{hardware.gpu or hardware.arch or 'unknown GPU'}",
+        f"{count}{shortened(hardware.gpu or hardware.arch or 'unknown GPU')}",
         hardware.gpu and hardware.arch,
         model,
     ]
     return ", ".join(filter(None, [*parts, query.quantization, engine]))
 
 
+def shortened(text: str, most: int = 160) -> str:
+    """A text with the middle of a very long one left out."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 2 :]}"
+
+
 def _flag_text(query: Query, one: tuple[str, str | None, str | None]) -> str:
-    flag, release, nearest = one
+    flag, release, nearest = shortened(one[0]), one[1], one[2]
     known = f"; {query.engine} {release} has it" if release else "; no catalogued release has it"
     near = f"; nearest: {nearest}" if nearest else ""
     return f"{flag} is unknown to {query.engine} {query.engine_version}{known}{near}"
