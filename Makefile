@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test docs lint check
+.PHONY: demo test bench docs lint check
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -15,6 +15,10 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 2
+
+# BENCH_ARGS: --mb 1000, --drain-python PATH, or the inputs to run (sglang vllm trace json small).
+bench: $(VENV)/.ready
+	$(BIN)/python benchmarks/speed.py $(BENCH_ARGS)
 
 docs: $(VENV)/.ready
 	$(BIN)/python -m ingest.formats_page > docs/.formats.md && mv docs/.formats.md docs/formats.md
