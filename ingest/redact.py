@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from kb.model import Reading
@@ -20,6 +21,7 @@ USER = "<user>"
 
 KEPT_FIELDS = frozenset({"path", "sources", "joined"})
 MAX_DEPTH = 40
+_SHORT = 200
 
 _SHAPES = (
     r"\bhf_[A-Za-z0-9]{16,}",
@@ -73,6 +75,10 @@ def redact(text: str) -> str:
     """The text with secrets, private addresses and user names replaced by placeholders."""
     if len(text) < 5:
         return text
+    return _redact_short(text) if len(text) < _SHORT else _redact(text)
+
+
+def _redact(text: str) -> str:
     text = _SHAPE.sub(SECRET, text)
     text = _URL.sub(rf"\g<name>{SECRET}@", text)
     text = _HEADER.sub(rf"\g<name>{SECRET}", text)
@@ -80,6 +86,10 @@ def redact(text: str) -> str:
     text = _NAMED.sub(_hide_named, text)
     text = _HOME.sub(rf"\g<name>{USER}", text)
     return _IPV6.sub(ADDRESS, _IPV4.sub(ADDRESS, text))
+
+
+# The same keys, names and words come in file after file.
+_redact_short = lru_cache(maxsize=16384)(_redact)
 
 
 def _hide_named(found: re.Match[str]) -> str:
@@ -92,9 +102,9 @@ def redact_value(value: Any, name: str = "", depth: int = 0) -> Any:
     """A value of any shape with every text in it redacted; ``name`` is the key that it stands under."""
     if isinstance(value, str):
         return _redact_under(name, value)
-    if depth > MAX_DEPTH:
+    if value is None or isinstance(value, float | int) or depth > MAX_DEPTH:
         return value
-    if isinstance(value, Mapping):
+    if isinstance(value, dict | Mapping):
         return {_key(key): redact_value(inner, str(key), depth + 1) for key, inner in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return type(value)(redact_value(inner, name, depth + 1) for inner in value)
@@ -110,17 +120,27 @@ def redact_reading(reading: Reading) -> Reading:
 
 def _redact_fields(value: T, depth: int) -> T:
     changes = {
-        one.name: redact_value(getattr(value, one.name), one.name, depth + 1)
-        for one in dataclasses.fields(value)  # type: ignore[arg-type]
-        if one.name not in KEPT_FIELDS
+        name: redact_value(inner, name, depth + 1)
+        for name in _fields_of(type(value))  # type: ignore[arg-type]
+        if (inner := getattr(value, name)) is not None and not isinstance(inner, int | float)
     }
     return dataclasses.replace(value, **changes)  # type: ignore[type-var]
 
 
+@lru_cache(maxsize=256)
+def _fields_of(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(one.name for one in dataclasses.fields(kind) if one.name not in KEPT_FIELDS)
+
+
 def _redact_under(name: str, text: str) -> str:
-    if not name or text.startswith("<") or not _NAMED.match(f"{name}={'v' * 8}"):
+    if not name or text.startswith("<") or not _names_secret(name):
         return redact(text)
     return text if _HARMLESS.match(text) or not text else SECRET
+
+
+@lru_cache(maxsize=4096)
+def _names_secret(name: str) -> bool:
+    return _NAMED.match(f"{name}={'v' * 8}") is not None
 
 
 def _key(key: Any) -> Any:

@@ -16,7 +16,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,7 @@ def read(source: Source) -> Reading:
     )
 
 
+@lru_cache(maxsize=4096)
 def kind_of(key: str) -> str | None:
     """What a key of metadata is about (``command``, ``engine``, ``exit_code`` …), or None."""
     word = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).lower()).strip("_")
