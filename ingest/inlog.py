@@ -1,7 +1,7 @@
 """Results that stand inside a server log: a benchmark client writing to the same stream.
 
-Owns finding such tables line by line; what their rows mean is the benchmark reader's (ingest.bench). Must not
-read files.
+Owns finding such tables and rows line by line; what a table's rows mean is the benchmark reader's
+(ingest.bench). Must not read files.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from ingest.events import Values
 from ingest.logline import Line
 
 MAX_ROWS = 120
+_LATENCY = re.compile(
+    r"Avg latency: (?P<mean>\d+(?:\.\d+)?) seconds|(?P<p>\d+)% percentile latency: (?P<value>\d+(?:\.\d+)?) s"
+)
 _CLOSING = re.compile(r"\s*={10,}\s*$")
 
 
@@ -51,3 +54,30 @@ class BenchmarkTable:
             for one in (block_measurement(block, "serving benchmark") for block in blocks(self._rows))
             if one.metrics
         ]
+
+
+class LatencyRows:
+    """Collects the rows of a batch latency benchmark; gives a stated sample at its last percentile."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self._metrics: dict[str, float] = {}
+
+    def feed(self, line: Line) -> list[tuple[str, Values]]:
+        """Take a line; a sample once the 99th percentile has come."""
+        if "latency: " not in line.text:
+            return []
+        found = _LATENCY.match(line.text.strip())
+        if found is None:
+            return []
+        if found["mean"]:
+            self._metrics = {}
+        name = "mean" if found["mean"] else f"p{found['p']}"
+        self._metrics[f"e2e_ms_{name}"] = float(found["mean"] or found["value"]) * 1e3
+        self.active = found["p"] != "99"
+        return [] if self.active else self._done()
+
+    def _done(self) -> list[tuple[str, Values]]:
+        metrics, self._metrics = self._metrics, {}
+        sample = {"metrics": metrics, "workload": {}, "client": "batch latency", "stated": True}
+        return [("served", {}), ("sample", sample)]

@@ -5,15 +5,23 @@ Owns reading all tables of one text with what stands around them. Which tool pri
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import takewhile
 
 from ingest.bench import front, names, serving
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.formats import Unreadable
+from ingest.formats.container_specs import launches as compose_launches
 from ingest.sources import Source
 from kb.model import LineCount, Problem, Reading
+from kb.vocab.engines import Launch, parse_shell
 
+_CLIENT = re.compile(
+    r"(?:vllm bench serve|benchmark_serving(?:\.py)?|sglang[. ]bench_serving)\s"
+    r".*?--model[ =]\s*(?P<model>[\w./:-]+)"
+)
 _FIELDS = ("Model", "Hardware", "GPU", "GPUs", "Engine", "Driver", "Profile", "Quantization", "Precision")
 
 
@@ -31,7 +39,7 @@ def read_tables(
     filled = [block for block in found if not serving.unfilled(block)]
     if not filled:
         raise Unreadable(blank[0][1])
-    page = page_facts([text for _, text in lines if len(text) < 300])
+    page = commanded([text for _, text in lines], page_facts([text for _, text in lines if len(text) < 300]))
     told = facts_of or (lambda block: serving.arguments_facts(block.arguments))
     pairs = [(with_page(told(block), page), serving.block_measurement(block, tool)) for block in filled]
     cut = [
@@ -55,6 +63,34 @@ def page_facts(text: list[str]) -> Facts:
     profile = next((value for key, value in told if key == "Profile"), None)
     facts.quantization = names.quantization(profile) or facts.quantization or names.quantization(facts.model)
     return facts
+
+
+def commanded(text: list[str], page: Facts) -> Facts:
+    """A page completed by the commands kept in it: the one server it starts, and the client's model."""
+    starts = [launch for launch, _ in compose_launches(_compose_in(text))]
+    starts += parse_shell("\n".join(one for one in text if len(one) < 4000))
+    starts = [
+        one for one in starts if one.model and one.settings
+    ]  # a client's container of the same image names none
+    server = starts[0] if len(starts) == 1 else Launch()
+    client = next((found["model"] for one in text if (found := _CLIENT.search(one))), None)
+    told = Facts(
+        model=client or server.model,
+        engine=server.engine,
+        engine_version=server.version,
+        settings=dict(server.settings),
+        environment=dict(server.environment),
+    )
+    return with_page(page, told)
+
+
+def _compose_in(text: list[str]) -> str:
+    """The first compose file that stands in a text, up to the next heading or rule; "" without one."""
+    if "services:" not in text:
+        return ""
+    first = text.index("services:")
+    block = takewhile(lambda one: one[:1] in " \t#" or not one.strip(), text[first + 1 :])
+    return "\n".join([text[first], *block])
 
 
 def with_page(facts: Facts, page: Facts) -> Facts:

@@ -43,7 +43,7 @@ class _Container:
 def sniff(source: Source) -> float:
     """The fixed first keys of these files, and an engine's name in them."""
     head = source.head
-    if head.lstrip()[:1] in ("{", "["):
+    if head.lstrip()[:1] in ("{", "[") or "== Serving Benchmark Result ==" in head:
         return 0.0
     is_spec = _COMPOSE.search(head) or (_MANIFEST.search(head) and _KIND.search(head))
     return (0.94 if _SERVER.search(head) else 0.4) if is_spec else 0.0
