@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from test_records import GOOD as RECORD
+from test_records import write
 
 from kb.cli import main
 
@@ -127,3 +129,36 @@ def test_secrets_of_a_file_are_not_repeated(capsys: pytest.CaptureFixture[str], 
     (files / "key.sh").write_text(f"#!/bin/sh\nexport HF_TOKEN={secret}\n{GOOD} --api-key {secret}\n")
     assert secret not in check(capsys, "--json", "key.sh")[1]
     assert secret not in check(capsys, "key.sh")[1]
+
+
+PRIVATE = {
+    "sm120-moe-cutlass": "the team's own word on a shipped id",
+    "ours-cutlass": "a record of the team's own",
+}
+
+
+@pytest.mark.parametrize("identity", PRIVATE)
+@pytest.mark.parametrize("by_variable", [True, False])
+def test_a_private_record_condemns_and_wins_over_a_shipped_one_of_the_same_id(
+    capsys: pytest.CaptureFixture[str],
+    files: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    identity: str,
+    by_variable: bool,
+) -> None:
+    private = files / "private"
+    private.mkdir()
+    text = RECORD.replace("have no code for SM120", PRIVATE[identity]).replace("trtllm-gen", "cutlass")
+    write(private, text, identity)
+    if by_variable:
+        monkeypatch.setenv("KBCTL_RECORDS", str(private))
+    options = [] if by_variable else ["--records", str(private)]
+    _, out = check(capsys, "--json", *options, "good.sh")
+    told = {one["record"]: one for one in json.loads(out)["findings"]}
+    assert PRIVATE[identity] in told[identity]["title"]
+    assert told[identity]["verdict"] in ("known-bad", "disputed")
+    with pytest.raises(SystemExit):
+        main(["records", "list", "--json", *options])
+    listed = {one["record"]: one for one in json.loads(capsys.readouterr().out)["records"]}
+    assert PRIVATE[identity] in listed[identity]["title"]
+    assert "sm120-moe-trtllm-gen" in listed
