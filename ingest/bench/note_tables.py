@@ -160,23 +160,49 @@ def _load_of(setup: str) -> dict[str, str]:
 
 
 def _one_metric(table: Table, base: Facts, client: str) -> Iterator[Pair]:
-    """One metric, named by the heading or the first header, over a load (rows) and setups (columns)."""
-    quantity = _headed(table.heading)
-    load = place(cells.plain(table.header[0]))
-    if quantity is None or load is None or load[0] != "workload":
+    """One metric, named by a heading or the caption, over a load or a card (rows) and setups (columns).
+
+    A first header such as "ctx \\ conc" names what the rows and what the columns count.
+    """
+    quantity = _headed(table.heading) or _captioned(table.caption)
+    down, across = _corner(cells.plain(table.header[0]))
+    load = place(down)
+    if quantity is None or load is None or not (load[0] == "workload" or load[1] in ("gpu", "model")):
         return
+    if load[1] == "gpu":
+        base = replace(base, gpu=None, gpu_count=None, driver=None)  # the rows name the cards
+    elif load[1] == "model":
+        base = replace(base, model=None, quantization=None)
     for line, row in table.rows:
         for setup, raw in zip(table.header[1:], row[1:], strict=False):
             cell = cells.read_cell(raw)
             if cell is None or _DERIVED.search(setup.strip().lower()):
                 continue
             record = {
-                table.header[0]: _load_cell(row[0]),
-                "test": cells.plain(setup),
+                down: _load_cell(row[0]) if load[0] == "workload" else cells.plain(row[0]),
+                across: cells.plain(setup),
                 _label(quantity): cell.value,
             }
             told = read_row(_heading_load(table.heading) | record, None, base)
             yield told.facts, _point(told, client, line)
+
+
+def _corner(label: str) -> tuple[str, str]:
+    """What the rows and the columns of a cross table are."""
+    parts = [one.strip() for one in re.split(r"\s*[\\×/↓→]+\s*", label) if one.strip()]
+    both = len(parts) == 2 and all((place(one) or ("",))[0] == "workload" for one in parts)
+    return (parts[0], parts[1]) if both else (label, "test")
+
+
+def _captioned(caption: str) -> Quantity | None:
+    """The metric that a caption states with its unit in brackets, such as "Average speed (tokens/s) of …"."""
+    found = re.match(r"[^.()]{1,60}\([^()]{1,20}\)", caption)
+    told = _headed(found[0]) if found else None
+    made = re.search(r"(?i)\b(?:generat|decod|output)", caption)
+    read = re.search(r"(?i)\b(?:prompt|prefill|input)", caption)
+    if told is None or told.name != "tok_s" or bool(made) == bool(read):
+        return told
+    return replace(told, name="output_tok_s" if made else "input_tok_s")
 
 
 def _load_cell(raw: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -51,15 +51,18 @@ def read_page(text: str) -> Page:
         text = "\n" * front[0].count("\n") + text[front.end() :]
     tokens = MarkdownIt("commonmark", {"html": False}).enable("table").parse(text)
     headings: list[str] = []
+    caption = ""
     for index, token in enumerate(tokens):
         if token.type == "heading_open":
             _heading(page, headings, int(token.tag[1]), tokens[index + 1].content)
         elif token.type == "table_open":
-            page.tables.append(_table(tokens[index:], headings))
+            page.tables.append(replace(_table(tokens[index:], headings), caption=caption))
         elif token.type in ("fence", "code_block"):
             page.fences.append(Fence((token.map or [0])[0] + 1, token.info.strip(), token.content))
         elif token.type == "paragraph_open":
             _paragraph(page, token, tokens[index + 1].content)
+        if token.type in ("heading_open", "table_close", "fence", "paragraph_open"):
+            caption = tokens[index + 1].content if token.type == "paragraph_open" else ""
     return page
 
 

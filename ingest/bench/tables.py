@@ -19,12 +19,16 @@ _PIPE = re.compile(r"(?<!\\)\|")
 
 @dataclass(slots=True)
 class Table:
-    """A header and its rows. ``line`` is the header's 1-based line; a row is (line, cells)."""
+    """A header and its rows. ``line`` is the header's 1-based line; a row is (line, cells).
+
+    ``heading`` are the headings above it, ``caption`` the paragraph right before it.
+    """
 
     header: list[str]
     line: int
     rows: list[tuple[int, list[str]]] = field(default_factory=list)
     heading: str = ""
+    caption: str = ""
 
     def records(self) -> Iterator[tuple[int, dict[str, str]]]:
         """(line, column → cell) for each row; a second column of the same name gets `` #2``."""

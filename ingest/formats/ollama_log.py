@@ -64,7 +64,7 @@ def sniff(source: Source) -> float:
         return 0.96 if re.search(r"ollama|llama runner|inference compute|runner\.go|OLLAMA_", head) else 0.6
     if _BY_OLLAMA.search(source.raw_head) and ("llama" in head or "ggml_" in head):
         return 0.96
-    return marks(head, sure=("OLLAMA_HOST", "ollama serve"), likely=("[GIN] ",))
+    return marks(head, sure=("OLLAMA_HOST:",), likely=("[GIN] ", "ollama serve"))
 
 
 def read(source: Source) -> Reading:
