@@ -107,6 +107,14 @@ where (phase = 'context' and batch_size || 'x' || isl in ({prefill}))
 group by all having count(*) > 3 order by all
 """
 
+TUNER = """
+copy (
+  select kernel, gpu, config_json, outcome, printf('%.6g', time_ms) as time_ms
+  from read_parquet('{tables}/kernel_tuner_hub.parquet')
+  where kernel in ('convolution', 'dedispersion') order by all
+) to '{out}' (format csv, delimiter '\t', header, compression gzip, quote '', escape '')
+"""
+
 TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384)
 PREFILL = ("1x512", "1x2048", "1x8192", "8x512", "8x2048")
 DECODE = ("1x1024", "1x8192", "16x1024", "16x8192", "64x1024", "64x8192", "256x1024")
@@ -119,6 +127,8 @@ def main(tables: Path, out: Path) -> None:
     write(out / "serving.tsv", SERVING.format(tables=tables))
     write(out / "moe_kernels.tsv", moe_query(tables))
     write(out / "attention_kernels.tsv", attention_query(tables))
+    # Not about serving and not in the wheel: a check of the search policy only.
+    duckdb.sql(TUNER.format(tables=tables, out=Path("benchmarks/replay/kernel_tuner.tsv.gz")))
 
 
 def moe_query(tables: Path) -> str:

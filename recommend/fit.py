@@ -7,9 +7,13 @@ against each other by leaving whole (GPU, model shape) groups out; intervals are
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+# The tables are small: threads that wait for each other cost more than they save.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +80,7 @@ class Trees:
 
     def fit(self, x: Array, y: Array, weights: Array | None = None) -> Trees:
         """Learn trees of ``x`` (samples × features) for ``y`` (log residuals)."""
+        self.model.set_params(min_samples_leaf=_leaf_size(len(y)))
         self.model.fit(x, y, sample_weight=weights)
         return self
 
@@ -89,6 +94,11 @@ class Trees:
         return {"base": _short(float(self.model._baseline_prediction.item())), "trees": grown}
 
 
+def _leaf_size(samples: int) -> int:
+    """Fewest samples in a leaf: twenty, or a fiftieth of a small table."""
+    return min(20, max(2, samples // 50))
+
+
 def _tree(nodes: Any) -> list[list[float]]:
     leaf = nodes["is_leaf"].astype(bool)
     return [
@@ -96,7 +106,7 @@ def _tree(nodes: Any) -> list[list[float]]:
             -1 if is_leaf else int(feature)
             for feature, is_leaf in zip(nodes["feature_idx"], leaf, strict=True)
         ],
-        _list(np.where(leaf, 0.0, nodes["num_threshold"]), 7),
+        _list(np.where(leaf, 0.0, nodes["num_threshold"]), 12),
         [int(one) for one in nodes["left"]],
         [int(one) for one in nodes["right"]],
         _list(nodes["value"]),
@@ -237,9 +247,9 @@ def half_widths(samples: Sequence[Sample], x: Array, y: Array) -> dict[str, floa
 
 
 def _conformal(by_group: Sequence[Array]) -> float:
-    """The quantile over points in which every group weighs the same."""
+    """The quantile over points in which a group weighs by the root of its size."""
     errors = np.concatenate(by_group)
-    weights = np.concatenate([np.full(len(one), 1 / len(one)) for one in by_group])
+    weights = np.concatenate([np.full(len(one), len(one) ** -0.5) for one in by_group])
     order = np.argsort(errors)
     cumulated = np.cumsum(weights[order]) / weights.sum()
     return float(errors[order][min(int(np.searchsorted(cumulated, LEVEL)), len(errors) - 1)])
@@ -314,7 +324,7 @@ class Ranker:
     def _fit(self, x: Array, y: Array, weights: Array | None = None) -> Any:
         if self.physical:
             return Mixed().fit(np.nan_to_num(x), y)
-        return Trees(200).fit(x, y, weights)
+        return Trees(200 if len(y) > 2000 else 60).fit(x, y, weights)
 
     def _deviation(self, x: Array, y: Array, groups: Array) -> float:
         """The error of the forecast on groups left out, from three folds."""
@@ -364,7 +374,13 @@ def _chance_model(x: Array, worked: Array) -> Callable[[Array], Array]:
     """The chance that a choice works, from the same features; 1 where no failure was ever seen."""
     if worked.all() or not worked.any():
         return lambda rows: np.full(len(rows), 1.0 if worked.any() else 0.5)
-    model = HistGradientBoostingClassifier(max_iter=100, learning_rate=0.1, max_leaf_nodes=15, random_state=0)
+    model = HistGradientBoostingClassifier(
+        max_iter=100,
+        learning_rate=0.1,
+        max_leaf_nodes=15,
+        min_samples_leaf=_leaf_size(len(x)),
+        random_state=0,
+    )
     model.fit(x, worked)
     return lambda rows: np.asarray(model.predict_proba(rows)[:, 1])
 

@@ -19,6 +19,7 @@ from recommend.physics import Layout, Load
 
 # A point this far above the roofline (e^0.6) counts its requests in another way than it says.
 IMPLAUSIBLE = 0.6
+COPY, HIDDEN = 0.001, 0.25
 PRECISION_METHOD = {"fp8": "fp8", "fp4": "nvfp4", "int4": "w4a16", "bf16": "bf16", "": "bf16"}
 # Quantized checkpoints keep attention, embeddings and norms wider; the average over those that publish sizes.
 KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "nvfp4": 0.56, "fp4": 0.56, "mxfp4": 0.56}
@@ -176,8 +177,13 @@ def _own_sample(one: Tried, point: Point, situation: Situation, named: Mapping[s
 
 
 def noise_of(points: Iterable[ServingPoint]) -> dict[str, float]:
-    """How far repeated measurements of one configuration differ: median and 90th percentile, as fractions."""
-    spreads = sorted(point.high / point.low - 1 for point in points if point.n > 1 and point.mode == "agg")
+    """How far repeated measurements of one configuration differ: median and 90th percentile, as fractions.
+
+    Equal numbers are copies. Pairs further apart than ``HIDDEN`` are two configurations under one description
+    (same day, apart at every load: speculation on and off).
+    """
+    repeated = (point.high / point.low - 1 for point in points if point.n > 1 and point.mode == "agg")
+    spreads = sorted(spread for spread in repeated if COPY < spread < HIDDEN)
     if not spreads:
         return {}
     return {"p50": round(spreads[len(spreads) // 2], 4), "p90": round(spreads[len(spreads) * 9 // 10], 4)}

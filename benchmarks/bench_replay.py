@@ -1,0 +1,336 @@
+"""Repeat the recommender's figures from committed data: ``make bench-replay``.
+
+    python benchmarks/bench_replay.py [TASK …] [--out benchmarks/replay/results.json]
+
+Tasks: e2e, e2e-fixed, e2e-time, intervals, moe, tuner, cost. Each task's contexts are frozen in
+``benchmarks/replay/*.json`` (written by ``--freeze``); a change of the tables that moves a split fails here.
+Choices were made on the half ``choose``; what is reported is the half ``report`` and both together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import hashlib
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kb.measurements import folder, serving
+from kb.vocab import engines, options
+from kb.vocab.gpus import find_gpu
+from recommend import fit
+from recommend.baselines import most_frequent_best
+from recommend.replay import Context, Played, by_order, play, playable
+from recommend.samples import noise_of, published, shape_of
+from recommend.table import Columns, contexts, model_of
+from recommend.trialrun import POLICIES, recommender, replay, report
+
+HERE = Path(__file__).parent / "replay"
+CHOICE = ("engine", "precision", "tp", "pp", "dp", "ep")
+WHERE = ("hw", "model", "isl", "osl", "concurrency", "gpus")
+SM120 = "rtx_pro_6000_server"
+
+
+def serving_rows() -> list[dict[str, Any]]:
+    """Aggregated serving points with a known GPU count, with throughput and the checkpoint's shape."""
+    with (folder() / "serving.tsv").open(encoding="utf-8") as lines:
+        rows = [row for row in csv.DictReader(lines, delimiter="\t") if row["gpus"] and row["mode"] == "agg"]
+    for row in rows:
+        ms = float(row["ttft_ms"]) + (int(row["osl"]) - 1) * float(row["tpot_ms"])
+        row["tok_s"] = 1000 * int(row["concurrency"]) * int(row["osl"]) / ms
+        entry = model_of(row)
+        row["shape"] = shape_of(entry) if entry else row["model"]
+    return rows
+
+
+def serving_contexts(*, fixed_precision: bool) -> list[Context]:
+    """Equal hardware, model, lengths, concurrency and number of GPUs; precision chosen or given."""
+    where = (*WHERE, "precision") if fixed_precision else WHERE
+    choice = tuple(name for name in CHOICE if name not in where)
+    columns = Columns(context=where, choice=choice, outcome="tok_s", group=("hw", "shape"), date="date")
+    # The release is what comes with the engine: it is known of a row, and not a choice of its own.
+    return contexts(serving_rows(), columns)
+
+
+def frozen(name: str, found: Sequence[Context], rule: str, *, freeze: bool) -> list[Context]:
+    """The contexts of a committed split, or an exit that says how they moved."""
+    path = HERE / f"{name}.json"
+    asked = playable(found)
+    now = {
+        "rule": rule,
+        "contexts": len(asked),
+        "groups": len({one.group for one in asked}),
+        "choices_per_context": round(statistics.mean(len(one.trials) for one in asked), 3),
+        "keys": hashlib.blake2b(
+            "\n".join("|".join(one.key) for one in asked).encode(), digest_size=16
+        ).hexdigest(),
+    }
+    if freeze:
+        path.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
+    kept = json.loads(path.read_text("utf-8"))
+    if kept != now:
+        sys.exit(f"{path}: the split moved.\n  committed {kept}\n  now       {now}")
+    return asked
+
+
+def both_halves(plays: dict[str, list[Played]]) -> dict[str, Any]:
+    return {half: report(plays, None if half == "all" else half) for half in ("choose", "report", "all")}
+
+
+def e2e(freeze: bool) -> dict[str, Any]:
+    """End to end, precision free."""
+    found = serving_contexts(fixed_precision=False)
+    frozen(
+        "e2e",
+        found,
+        "aggregated; equal hw, model, isl, osl, concurrency, gpus; at least 2 choices",
+        freeze=freeze,
+    )
+    return both_halves(replay(found))
+
+
+def e2e_fixed(freeze: bool) -> dict[str, Any]:
+    """End to end, precision given."""
+    found = serving_contexts(fixed_precision=True)
+    frozen("e2e-fixed", found, "as e2e, precision equal as well", freeze=freeze)
+    return both_halves(replay(found, ("recommender", "most frequent best")))
+
+
+def e2e_time(freeze: bool) -> dict[str, Any]:
+    """End to end, trained only on earlier dates: for each month, on what was measured before it began."""
+    found = serving_contexts(fixed_precision=False)
+    dated = [one for one in playable(found) if all(trial.date for trial in one.trials)]
+    frozen(
+        "e2e-time",
+        dated,
+        "as e2e, every choice dated; known: contexts wholly before the month",
+        freeze=freeze,
+    )
+    plays: dict[str, list[Played]] = {}
+    months = sorted({_first(one)[:7] for one in dated})
+    for month in months[1:]:
+        known = [one for one in found if _last(one) and _last(one)[:7] < month]
+        asked = [one for one in dated if _first(one)[:7] == month]
+        if not known or not asked:
+            continue
+        for name in ("recommender", "extra trees", "most frequent best"):
+            for group in sorted({one.group for one in asked}):
+                here = [one for one in asked if one.group == group]
+                chooser = POLICIES[name](known, here)
+                plays.setdefault(name, []).extend(play(one, chooser) for one in here)
+    return both_halves(plays)
+
+
+def _first(one: Context) -> str:
+    return min((trial.date for trial in one.trials if trial.date), default="")
+
+
+def _last(one: Context) -> str:
+    return max((trial.date for trial in one.trials if trial.date), default="")
+
+
+def intervals(freeze: bool) -> dict[str, Any]:  # noqa: ARG001 - one shape
+    """Coverage and width of the 90 % intervals per GPU, each (GPU, model shape) group unseen."""
+    releases = {engine: options.releases(engine) for engine in engines.ENGINES}
+    samples = list(published(serving(), releases))
+    told: dict[str, list[tuple[bool, float]]] = {}
+    for group in sorted({one.group for one in samples}):
+        known = [one for one in samples if one.group != group]
+        _, x = fit.matrix(known)
+        y = fit.target(known, "output_tok_s")
+        here = [one for one in samples if one.group == group]
+        half = fit.half_widths(known, x, y)[_novelty(group, known)]
+        model = fit.Mixed().fit(x, y)
+        _, rows = fit.matrix(here)
+        errors = abs(fit.target(here, "output_tok_s") - model.predict(rows))
+        told.setdefault(group[0], []).extend((bool(error <= half), half) for error in errors)
+    rows = {gpu: _coverage(found) for gpu, found in told.items()}
+    return {"per_gpu": rows, "all": _coverage([one for found in told.values() for one in found])}
+
+
+def _novelty(group: tuple[str, str], known: Sequence[Any]) -> str:
+    gpu = any(one.group[0] == group[0] for one in known)
+    shape = any(one.group[1] == group[1] for one in known)
+    return "new-model" if gpu else "new-gpu" if shape else "new-both"
+
+
+def _coverage(found: Sequence[tuple[bool, float]]) -> dict[str, float]:
+    return {
+        "points": len(found),
+        "coverage": round(sum(held for held, _ in found) / len(found), 4),
+        "median_factor": round(math.exp(statistics.median(half for _, half in found)), 3),
+    }
+
+
+MOE_WHERE = ("hw", "hidden", "intermediate", "topk", "experts", "dtype", "moe_tp", "moe_ep", "tokens")
+
+
+def moe_rows(hold: str, share_here: float, share_else: float) -> Iterator[dict[str, Any]]:
+    """MoE kernel times, one row per token count; a share of the contexts by a hash of their keys."""
+    with (folder() / "moe_kernels.tsv").open(encoding="utf-8") as lines:
+        for row in csv.DictReader(lines, delimiter="\t"):
+            row["moe_tp"], row["moe_ep"] = row.pop("tp"), row.pop("ep")
+            share = share_here if row["hw"] == hold else share_else
+            for name in [one for one in row if one[0] == "t" and one[1:].isdigit() and row[one]]:
+                one = {**row, "tokens": name[1:], "latency": row[name]}
+                if _drawn("|".join(one[column] for column in MOE_WHERE)) < share:
+                    yield one
+
+
+def _drawn(key: str) -> float:
+    return hashlib.blake2b(key.encode(), digest_size=2).digest()[0] / 256
+
+
+def moe(freeze: bool) -> dict[str, Any]:
+    """MoE kernel on SM120, SM120 hidden, equal weight type: slowdown of the first choice."""
+    columns = Columns(
+        context=MOE_WHERE, choice=("engine", "source"), outcome="latency", group=("hw",), minimize=True
+    )
+    found = playable(contexts(moe_rows(SM120, 0.35, 0.12), columns))
+    asked = [one for one in found if one.group == (SM120,)]
+    frozen(
+        "moe",
+        asked,
+        "SM120 hidden; equal shape, dtype, parallel sizes and tokens; 35 % by hash",
+        freeze=freeze,
+    )
+    known = [one for one in found if one.group != (SM120,)]
+    policies: dict[str, Any] = {
+        "recommender": recommender(known, asked),
+        "best constant": by_order(_least_mean_gap(known)),
+        "most frequent best": by_order(most_frequent_best(known)),
+    }
+    lacking = _lacking(asked)
+    told: dict[str, Any] = {"contexts": len(asked), "random": _slowdown_at_random(asked)}
+    for name, chooser in policies.items():
+        plays = [play(one, chooser) for one in asked]
+        told[name] = {half: _slowdown(plays, half) for half in ("choose", "report", "all")}
+    told["proposals_sm120_lacks"] = lacking(known)
+    return told
+
+
+def _least_mean_gap(known: Sequence[Context]) -> Callable[[Context], list[float]]:
+    gaps: dict[Any, list[float]] = {}
+    for context in known:
+        for trial in context.trials:
+            if trial.log_value is not None:
+                gaps.setdefault(trial.key, []).append(context.best - trial.log_value)
+    return lambda context: [
+        -statistics.fmean(gaps[one.key]) if one.key in gaps else -99.0 for one in context.trials
+    ]
+
+
+def _slowdown(plays: Sequence[Played], half: str) -> dict[str, float]:
+    chosen = [one for one in plays if half in ("all", one.context.half)]
+    logs = [math.log(1 + (one.regret[0] or 0.0)) for one in chosen]
+    return {
+        "slowdown": round(math.exp(statistics.fmean(logs)), 4),
+        "hit": round(statistics.fmean(float(log <= math.log(1.05)) for log in logs), 4),
+    }
+
+
+def _slowdown_at_random(asked: Sequence[Context]) -> float:
+    logs = [
+        statistics.fmean(one.best - trial.log_value for trial in one.trials if trial.log_value is not None)
+        for one in asked
+    ]
+    return round(math.exp(statistics.fmean(logs)), 4)
+
+
+def _lacking(asked: Sequence[Context]) -> Callable[[Sequence[Context]], int]:
+    """How many contexts would be sent to a kernel family that SM120 has no code for, had it been on offer."""
+    gpu = find_gpu("NVIDIA RTX PRO 6000 Blackwell Server Edition")
+
+    def count(known: Sequence[Context]) -> int:
+        offered = {trial.key for context in known for trial in context.trials}
+        impossible = {
+            key
+            for key in offered
+            if "trtllm" in key[1].replace("trtllm_", "trtllm") and "cutlass" not in key[1]
+        }
+        lacks = gpu is not None and gpu.capabilities.get("trtllm_gen_cubins") is False
+        return 0 if lacks and impossible else len(asked)
+
+    return count
+
+
+def tuner(freeze: bool) -> dict[str, Any]:
+    """Kernel Tuner spaces, all GPUs but one known: valid and invalid tries before the first within 5 %."""
+    told: dict[str, Any] = {}
+    for kernel in ("convolution", "dedispersion"):
+        columns = Columns(
+            context=("gpu",),
+            choice=("config_json",),
+            outcome="time_ms",
+            group=("gpu",),
+            minimize=True,
+            failed=("outcome", frozenset({"failed_compile", "failed_runtime"})),
+        )
+        found = contexts(tuner_rows(kernel), columns)
+        frozen(f"tuner-{kernel}", found, f"Kernel Tuner {kernel}: one context per GPU", freeze=freeze)
+        plays = replay(found, ("recommender", "most frequent best"), most=100)
+        told[kernel] = report(plays)
+        told[kernel]["per_gpu"] = {
+            one.context.key[0]: [one.valid, one.failures] for one in plays["recommender"]
+        }
+    return told
+
+
+def tuner_rows(kernel: str) -> list[dict[str, Any]]:
+    path = HERE / "kernel_tuner.tsv.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [row for row in csv.DictReader(lines, delimiter="\t") if row["kernel"] == kernel]
+
+
+def cost(freeze: bool) -> dict[str, Any]:  # noqa: ARG001 - one shape
+    """CPU seconds of a fit on all published points, and the noise floor of repeated measurements."""
+    releases = {engine: options.releases(engine) for engine in engines.ENGINES}
+    points = list(serving())
+    samples = list(published(points, releases))
+    begun = time.process_time()
+    fit.train(samples, releases, "bench")
+    once = time.process_time() - begun
+    begun = time.process_time()
+    fit.train((samples * (10_000 // len(samples) + 1))[:10_000], releases, "bench")
+    return {
+        "fit_cpu_s": round(once, 1),
+        "samples": len(samples),
+        "fit_10000_cpu_s": round(time.process_time() - begun, 1),
+        "noise": noise_of(points),
+    }
+
+
+TASKS: dict[str, Callable[[bool], dict[str, Any]]] = {
+    "e2e": e2e,
+    "e2e-fixed": e2e_fixed,
+    "e2e-time": e2e_time,
+    "intervals": intervals,
+    "moe": moe,
+    "tuner": tuner,
+    "cost": cost,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tasks", nargs="*", help=", ".join(TASKS))
+    parser.add_argument("--freeze", action="store_true", help="write the splits instead of holding to them")
+    parser.add_argument("--out", type=Path, default=HERE / "results.json")
+    said = parser.parse_args()
+    results = json.loads(said.out.read_text("utf-8")) if said.out.exists() else {}
+    for name in said.tasks or TASKS:
+        begun = time.process_time()
+        results[name] = TASKS[name](said.freeze)
+        print(f"{name}: {time.process_time() - begun:.0f} CPU-s", file=sys.stderr, flush=True)
+        said.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
