@@ -39,6 +39,8 @@ from kb.wire import reading_to_wire
 
 EXIT_STOPPED = 130
 BATCH_S = 2.0
+LONGEST_S = 15.0
+WORTH = 20.0  # how much longer sources are read than a write of them took
 BATCH_BYTES = 16 << 20
 OBSERVATIONS = frozenset({"anchor", "metadata", "measurement", "trace", "probe"})
 Notice = Callable[[str], None]
@@ -220,24 +222,26 @@ class Batch:
         self.said = json.dumps(dict(said), sort_keys=True) if said else ""
         self.taken: list[Taken] = []
         self.claims: list[Claim] = []
-        self.since = time.monotonic()
+        self.since, self.pause, self.held = time.monotonic(), BATCH_S, 0
 
     def add(self, look: Look) -> None:
         """Hold one source; write when enough are held."""
         if look.taken is not None:
             self.taken.append(look.taken)
+            self.held += len(look.taken.reading)
         if self.said and look.identity:
             self.claims.append(Claim(kind="said", target=look.identity, value=self.said))
-        held = sum(len(one.reading) for one in self.taken)
-        if held > BATCH_BYTES or time.monotonic() - self.since > BATCH_S:
+        if self.held > BATCH_BYTES or time.monotonic() - self.since > self.pause:
             self.flush()
 
     def flush(self) -> None:
         """Write what is held."""
         if self.taken or self.claims:
+            begun = time.monotonic()
             with open_store(self.store_path, write=True, notice=self.notice) as store:
                 put_sources(store, mark_same(store, self.taken), self.claims)
-        self.taken, self.claims, self.since = [], [], time.monotonic()
+            self.pause = min(max(BATCH_S, WORTH * (time.monotonic() - begun)), LONGEST_S)
+        self.taken, self.claims, self.since, self.held = [], [], time.monotonic(), 0
 
 
 def mark_same(store: Store, taken: list[Taken]) -> list[Taken]:
