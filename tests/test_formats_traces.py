@@ -53,6 +53,7 @@ OURS = {
     "prometheus_gpu",
     "rocm_smi",
     "run_meta",
+    "sglang_server_info",
 }
 
 
