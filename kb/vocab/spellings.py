@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +116,14 @@ def spell(  # noqa: PLR0913, PLR0917 - one question has as many sides
 
     Only values that the release offers; the first in the table is the usual one.
     """
+    found = _spelled(engine, version, role, kernel, arch, quantization)
+    return None if found is None else dict(found)
+
+
+@lru_cache(maxsize=1024)
+def _spelled(  # noqa: PLR0913, PLR0917 - one question has as many sides
+    engine: str, version: str | None, role: str, kernel: str, arch: str | None, quantization: str | None
+) -> tuple[tuple[str, Any], ...] | None:
     wanted = canonical_kernel(kernel)
     for entry in dialect(engine)["spellings"]:
         name = entry.get("key") or entry["env"]
@@ -127,8 +135,8 @@ def spell(  # noqa: PLR0913, PLR0917 - one question has as many sides
             environment = _environment(entry, _as_offered(engine, version, entry, value))
             asked = roles_of(engine, version, settings, environment, arch, quantization)
             if set(role_names(role)) <= {one for one, found in asked.items() if found == wanted}:
-                return settings or environment
-    return spell(engine, version, "attention", kernel, arch, quantization) if role == "mla" else None
+                return tuple((settings or environment).items())
+    return _spelled(engine, version, "attention", kernel, arch, quantization) if role == "mla" else None
 
 
 def kernel_of_label(
