@@ -38,7 +38,7 @@ _TOKEN_RATE = re.compile("|".join(_LABELS["token_rate"]))
 _REQUEST_RATE = re.compile("|".join(_LABELS["request_rate"]))
 _INPUT = re.compile(r"\b(?:input|in|prompt|prefill|pp|inp|ingest|isl|eingabe)\b")
 _OUTPUT = re.compile(
-    r"\b(?:output|out|generated|generation|gen|decode|decoding|completion|tg|new|osl|ausgabe|generate)\b"
+    r"\b(?:output|out|generated|generation|gen|decode|decoding|completion|tg|new|osl|ausgabe|generate|predicted)\b"
 )
 _TOTAL = re.compile(r"\b(?:total|tot|overall|combined|input output|in out)\b")
 _PER_GPU = re.compile(r"\b(?:per )?(?:gpu|gpus|device|chip|card|accelerator)\b")
