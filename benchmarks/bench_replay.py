@@ -19,17 +19,22 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kb.measurements import folder, serving
+from kb.model import Hardware
 from kb.vocab import engines, options
-from kb.vocab.gpus import find_gpu
 from recommend import fit
 from recommend.baselines import most_frequent_best
-from recommend.replay import Context, Played, by_order, play, playable
+from recommend.policy import worth
+from recommend.question import Query, Resolution
+from recommend.replay import Context, Played, Trial, by_order, play, playable
+from recommend.requirements import unmet
 from recommend.samples import noise_of, published, shape_of
-from recommend.table import Columns, contexts, model_of
+from recommend.table import Columns, contexts, encode, model_of
 from recommend.trialrun import POLICIES, recommender, replay, report
 
 HERE = Path(__file__).parent / "replay"
@@ -207,12 +212,11 @@ def moe(freeze: bool) -> dict[str, Any]:
         "best constant": by_order(_least_mean_gap(known)),
         "most frequent best": by_order(most_frequent_best(known)),
     }
-    lacking = _lacking(asked)
     told: dict[str, Any] = {"contexts": len(asked), "random": _slowdown_at_random(asked)}
     for name, chooser in policies.items():
         plays = [play(one, chooser) for one in asked]
         told[name] = {half: _slowdown(plays, half) for half in ("choose", "report", "all")}
-    told["proposals_sm120_lacks"] = lacking(known)
+    told["proposals_sm120_lacks"] = impossible_proposals(known, asked)
     return told
 
 
@@ -244,21 +248,48 @@ def _slowdown_at_random(asked: Sequence[Context]) -> float:
     return round(math.exp(statistics.fmean(logs)), 4)
 
 
-def _lacking(asked: Sequence[Context]) -> Callable[[Sequence[Context]], int]:
-    """How many contexts would be sent to a kernel family that SM120 has no code for, had it been on offer."""
-    gpu = find_gpu("NVIDIA RTX PRO 6000 Blackwell Server Edition")
+def impossible_proposals(known: Sequence[Context], asked: Sequence[Context]) -> dict[str, int]:
+    """First choices among everything that any GPU offers for the weight type: how many SM120 has no code for.
 
-    def count(known: Sequence[Context]) -> int:
-        offered = {trial.key for context in known for trial in context.trials}
-        impossible = {
-            key
-            for key in offered
-            if "trtllm" in key[1].replace("trtllm_", "trtllm") and "cutlass" not in key[1]
-        }
-        lacks = gpu is not None and gpu.capabilities.get("trtllm_gen_cubins") is False
-        return 0 if lacks and impossible else len(asked)
+    With and without the product's veto (what a kernel family needs of a card). Every twentieth context.
+    """
+    families = {(row["engine"], row["source"]): row["kernel"] for row in moe_rows("", 1.0, 0.02)}
+    by_dtype: dict[str, set[tuple[str, ...]]] = {}
+    for context in known:
+        by_dtype.setdefault(context.key[5], set()).update(trial.key for trial in context.trials)
+    ranker = fit.Ranker(known, near=asked[0])
+    told = {"contexts": 0, "without_veto": 0, "with_veto": 0}
+    for context in asked[::20]:
+        wide = _widened(context, by_dtype.get(context.key[5], set()))
+        order = sorted(zip(ranker.priors(wide), wide.trials, strict=True), key=lambda pair: -worth(pair[0]))
+        lacks = [_lacks(families.get(trial.key, "?")) for _, trial in order]  # type: ignore[call-overload]
+        told["contexts"] += 1
+        told["without_veto"] += lacks[0]
+        told["with_veto"] += next(lack for lack in lacks if not lack)
+    return told
 
-    return count
+
+def _widened(context: Context, keys: set[tuple[str, ...]]) -> Context:
+    here = {trial.key for trial in context.trials}
+    row = dict(zip(MOE_WHERE, context.key, strict=True))
+    columns = (*MOE_WHERE, "engine", "source")
+    more = [
+        Trial(
+            key=key,
+            parts={},
+            features=encode({**row, "engine": key[0], "source": key[1]}, columns),
+            log_value=None,
+        )
+        for key in sorted(keys - here)
+    ]
+    return replace(context, trials=(*context.trials, *more))
+
+
+@cache
+def _lacks(kernel: str) -> bool:
+    """Whether the product would say that SM120 has no code for a kernel family."""
+    query = Query(hardware=Hardware(arch="sm120"), resolved={"moe": Resolution(kernel, "said")})
+    return any(unmet(query, ()))
 
 
 def tuner(freeze: bool) -> dict[str, Any]:

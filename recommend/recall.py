@@ -77,7 +77,7 @@ class Memory:
         """What each choice adds, by turns with what each context gives; its weight; its share of failures."""
         good = np.where(self.failed, 0.0, weights)
         added = additive(self.context, self.key, self.value, good, len(self.place))
-        total = np.bincount(self.key, good, len(self.place))
+        total = np.asarray(np.bincount(self.key, good, len(self.place)), dtype=np.float64)
         tried = np.bincount(self.key, weights, len(self.place))
         bad = np.bincount(self.key, weights * self.failed, len(self.place))
         share = np.divide(bad, tried, out=np.full(len(tried), math.nan), where=tried > 0)

@@ -34,6 +34,8 @@ UNKNOWN_DEFAULT = 0.6
 OPEN_TRAP = 0.8
 # A parallel layout that nobody is known to have run with these kernels.
 LAYOUT = 0.93
+# The kernel's own sources have no code for this architecture.
+NO_CODE = 0.3
 LEAST = 0.03
 
 
@@ -79,7 +81,7 @@ def weigh(candidate: Candidate, verdict: Verdict, ground: Ground) -> Judged:
     here = any(alike.same_release(one, candidate.query) for one in runs)
     status, chance = _status(here, bool(points or writeups or runs), good, candidate, ground)
     for found in verdict.findings:
-        chance *= 1.0 if answered(found, verdict.findings) else DOUBT.get(found.verdict, 1.0)
+        chance *= _doubt(found, verdict.findings)
     chance *= LAYOUT if candidate.idea == "layout" else 1.0
     chance *= OPEN_TRAP ** sum(role not in candidate.query.resolved for role in ground.trapped)
     return Judged(
@@ -92,6 +94,12 @@ def weigh(candidate: Candidate, verdict: Verdict, ground: Ground) -> Judged:
         writeups=writeups,
         good=good,
     )
+
+
+def _doubt(found: Finding, findings: Sequence[Finding]) -> float:
+    if answered(found, findings):
+        return 1.0
+    return NO_CODE if found.kind == "requirement" else DOUBT.get(found.verdict, 1.0)
 
 
 def _status(

@@ -37,7 +37,15 @@ def reasons(judged: Judged, against: Against, roles: Sequence[str]) -> tuple[Rea
         *_of_writeups(judged),
         *_of_doubts(judged),
     ]
-    return tuple(dict.fromkeys(one for one in found if one.evidence))
+    told = tuple(dict.fromkeys(one for one in found if one.evidence))
+    return told or (_only_catalogued(judged),)
+
+
+def _only_catalogued(judged: Judged) -> Reason:
+    query = judged.candidate.query
+    release = " ".join(filter(None, [query.engine, query.engine_version]))
+    text = f"{release} can be asked for this by its catalog; no run and no record speaks of it here."
+    return Reason(text, (f"catalog:{'-'.join(filter(None, [query.engine, query.engine_version]))}",))
 
 
 def _of_runs(judged: Judged) -> Iterator[Reason]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kb.measurements import attention_kernels, fitted_model, moe_kernels, serving, sources
+from kb.numbers import explained
 from kb.vocab.gpus import find_gpu
 from kb.vocab.models import find_model
 from recommend.features import Situation, features, position
@@ -193,3 +194,14 @@ def test_improvement_and_likeness() -> None:
 def test_commands_are_quoted_for_a_shell() -> None:
     assert command(["A=b c", "serve", "my model", "--x"]) == "A='b c' serve 'my model' --x"
     assert command(["serve", "x;rm -rf ~"]) == "serve 'x;rm -rf ~'"
+
+
+def test_every_id_of_a_number_explains_itself() -> None:
+    point = next(serving(["deepseek-r1"]))
+    for name in (point.id, "writeup:glm-5-rtx-pro-6000/1", "catalog:sglang-0.5.23", "model:physics+regression"):
+        told = explained(name)
+        assert told, name
+        assert told[0]["name"] == name
+        assert len(told[1]) > 3
+    assert explained("serving:nothing") is None
+    assert explained("sm120-moe-cutlass") is None

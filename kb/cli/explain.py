@@ -66,12 +66,14 @@ def explain(
     if not name:
         raise KbctlError("explain what?", tip="kbctl explain ID, or --gpu G --why-not moe=trtllm-gen")
     from kb.knowledge import load
+    from kb.numbers import explained
 
     told = (
         _record(load(records or ()).records, name)
         or _run(name, store)
         or _gate(name)
         or _requirement(name)
+        or explained(name)
         or _nothing(name)
     )
     if as_json:
