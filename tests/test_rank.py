@@ -198,7 +198,8 @@ def test_commands_are_quoted_for_a_shell() -> None:
 
 def test_every_id_of_a_number_explains_itself() -> None:
     point = next(serving(["deepseek-r1"]))
-    for name in (point.id, "writeup:glm-5-rtx-pro-6000/1", "catalog:sglang-0.5.23", "model:physics+regression"):
+    others = ("writeup:glm-5-rtx-pro-6000/1", "catalog:sglang-0.5.23", "model:physics+regression")
+    for name in (point.id, *others):
         told = explained(name)
         assert told, name
         assert told[0]["name"] == name
