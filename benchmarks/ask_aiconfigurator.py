@@ -124,7 +124,7 @@ def questions(row: Row) -> Iterator[tuple[Question, str]]:
 
 
 def parallel_sizes(row: Row) -> tuple[dict[str, int], str]:
-    """Parallel sizes as AIConfigurator takes them (expert ranks span the same GPUs), and what was put right."""
+    """Parallel sizes as AIConfigurator takes them (expert ranks span its GPUs), and what was put right."""
     tp, pp, dp, moe_tp, ep = (int(row[name] or 1) or 1 for name in ("tp", "pp", "dp", "moe_tp", "ep"))
     note = ""
     if moe_tp * ep != tp * dp:

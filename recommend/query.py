@@ -122,7 +122,7 @@ def _picked(query: Query, requested: Mapping[str, str]) -> dict[str, Resolution]
         query.quantization,
         query.settings,
     )
-    automatic = gates.default_roles(*asked, query.environment)
+    automatic = gates.default_roles(*asked, query.environment, whole=query.launched)
     if _chose_attention(requested):
         automatic = {role: pick for role, pick in automatic.items() if not role.startswith("dsa.")}
     picked = {role: Resolution(kernel, "auto", gate) for role, (kernel, gate) in automatic.items()}

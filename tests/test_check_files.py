@@ -162,3 +162,17 @@ def test_a_private_record_condemns_and_wins_over_a_shipped_one_of_the_same_id(
     listed = {one["record"]: one for one in json.loads(capsys.readouterr().out)["records"]}
     assert PRIVATE[identity] in listed[identity]["title"]
     assert "sm120-moe-trtllm-gen" in listed
+
+
+def test_a_worker_script_without_the_moe_flag_is_told_what_auto_picks(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    script = tmp_path / "run.sh"
+    words = "python3 -m dynamo.sglang --model-path nvidia/Qwen3-235B-A22B-NVFP4 --tensor-parallel-size 2"
+    for extra, code in (("", 1), (" --moe-runner-backend flashinfer_cutlass", 0)):
+        script.write_text(f"#!/bin/bash\n(\n{words}{extra} ) &\nwait\n", encoding="utf-8")
+        with pytest.raises(SystemExit) as exit_:
+            main(["check", "--gpu", "RTX PRO 6000", "--engine", "sglang==0.5.16", str(script)])
+        told = capsys.readouterr().out
+        assert exit_.value.code == code
+        assert ("auto picks flashinfer_trtllm here" in told) is bool(code)

@@ -135,6 +135,23 @@ def test_shell_text_gives_every_launch():
     assert not first.arguments
 
 
+def test_a_worker_of_dynamo_takes_the_flags_of_its_engine():
+    text = """
+    export MODEL_PATH=${MODEL_PATH:-"nvidia/GLM-5.1-NVFP4"}
+    python3 -m dynamo.frontend --http-port "8000" &
+    for ((w=0; w<2; w++)); do
+      (
+      CUDA_VISIBLE_DEVICES=$GPUS \\
+      python3 -m dynamo.sglang \\
+        --model-path "$MODEL_PATH" --tensor-parallel-size "8" \\
+        --enable-metrics 2>&1 | sed "s/^/[Worker $w] /" ) &
+    done
+    """
+    (worker,) = parse_shell(text)
+    assert (worker.engine, worker.model) == ("sglang", "nvidia/GLM-5.1-NVFP4")
+    assert worker.settings == {"tp_size": 8, "enable_metrics": True}
+
+
 def test_a_space_after_a_continuation_is_forgiven():
     assert parse_shell("vllm serve m \\ \n --port 1")[0].settings == {"port": 1}
 

@@ -279,3 +279,23 @@ def test_pins_bring_along_only_what_was_read():
     # torch 2.14.1 asks for a range of triton, which is no release.
     assert options.pinned("sglang", "0.5.23")["torch"] == "2.14.1"
     assert "triton" not in options.pinned("sglang", "0.5.23")
+
+
+@pytest.mark.parametrize("model", ["nvidia/Qwen3-235B-A22B-NVFP4", "nvidia/GLM-5.1-NVFP4"])
+@pytest.mark.parametrize("version", ["0.5.14", "0.5.16", "0.5.23"])
+def test_auto_depends_on_whether_the_quantization_is_named_on_the_command_line(model, version):
+    entry = models.find_model(model)
+
+    def moe(settings, *, whole):
+        asked = ("sglang", version, "sm120", entry, "nvfp4", settings)
+        return gates.default_roles(*asked, whole=whole).get("moe", (None,))[0]
+
+    assert moe({"tp_size": 8}, whole=True) == "trtllm-gen"
+    assert moe({"tp_size": 8}, whole=False) is None
+    assert moe({"quantization": "modelopt_fp4"}, whole=True) == "cutlass"
+
+
+def test_families_that_resolve_their_own_quantization_are_left_open():
+    entry = models.find_model("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4")
+    assert entry
+    assert "moe" not in gates.default_roles("sglang", "0.5.14", "sm120", entry, "nvfp4", {}, whole=True)

@@ -20,6 +20,7 @@ from kb.vocab.engines import Launch, parse_command, parse_shell
 _LARGEST = 1 << 20
 _START = re.compile(
     r"\bvllm(?:/\S*)? +serve\b|-m +(?:vllm\.entrypoints\.\S+|sglang\.launch_server|sglang_router\S*)|"
+    r"-m +dynamo\.(?:sglang|vllm)\b|"
     r"\bsglang +serve\b|\btrtllm-serve\b|\b(?:llama-server|text-generation-launcher)\b|\blmdeploy +serve\b|"
     r"vllm/vllm-openai\S*|lmsysorg/sglang\S*|\bpython3? \S*launch_server\.py\b",
 )

@@ -82,14 +82,18 @@ def default_roles(  # noqa: PLR0913, PLR0917 - one question has as many sides
     quantization: str | None = None,
     settings: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
+    *,
+    whole: bool = False,
 ) -> dict[str, tuple[str, str]]:
     """Role → (kernel, gate id): what ``auto`` picks, as far as hand-read gates decide it.
 
     ``quantization`` is the canonical weight method or the engine's own value; ``settings`` by dest. A role
     that
-    depends on something the question does not say is left out.
+    depends on something the question does not say is left out. ``whole``: the settings are those of a whole
+    launch, so that a flag which is not among them was not given.
     """
-    facts = _facts(engine, arch, model, quantization, settings or {}) | {"environment": environment or {}}
+    facts = _facts(engine, arch, model, quantization, settings or {})
+    facts |= {"environment": environment or {}, "whole": whole}
     answers = [_decide(_rules("engines", engine), one, facts) for one in _deciding(engine, version)]
     return _agreed(answers) if arch else {}
 
@@ -103,7 +107,7 @@ def forced_roles(  # noqa: PLR0913, PLR0917 - one question has as many sides
     settings: Mapping[str, Any] | None = None,
 ) -> dict[str, tuple[str, str]]:
     """Role → (kernel, gate id): what the release runs whatever was asked for, where a gate says so."""
-    facts = _facts(engine, arch, model, quantization, settings or {}) | {"environment": {}}
+    facts = _facts(engine, arch, model, quantization, settings or {}) | {"environment": {}, "whole": False}
     answers = [_decide(_rules("forced", engine), one, facts) for one in _deciding(engine, version)]
     return _agreed(answers) if arch else {}
 
@@ -195,13 +199,14 @@ def _check(name: str, wanted: Any, facts: Mapping[str, Any]) -> bool | None:
         return None if facts[name] is None else facts[name] in wanted
     if name in ("env_on", "env_not_off"):
         return _check_environment(name, wanted, facts["environment"])
-    if name in ("settings", "unset"):
-        return _check_settings(name, wanted, facts["settings"])
+    if name in ("settings", "unset", "not_given"):
+        holds = _check_settings(name, wanted, facts["settings"])
+        return holds and (facts["whole"] or None) if name == "not_given" else holds
     return _check_model(name, wanted, facts["model"])
 
 
 def _check_settings(name: str, wanted: Any, settings: Mapping[str, Any]) -> bool:
-    if name == "unset":
+    if name in ("unset", "not_given"):
         return all(
             str(setting(settings, key) or "auto").lower() in ("auto", "none", "false") for key in wanted
         )

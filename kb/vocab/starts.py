@@ -33,6 +33,9 @@ _MODULES = {
     "vllm.entrypoints.api_server": "vllm",
     "vllm.entrypoints.cli.main": "vllm",
     "tensorrt_llm.commands.serve": "tensorrt-llm",
+    # Dynamo's workers take the engine's own flags.
+    "dynamo.sglang": "sglang",
+    "dynamo.vllm": "vllm",
     "llama_cpp.server": "llama.cpp",
 }
 _PROGRAMS = {
