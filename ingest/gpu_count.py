@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
+from typing import TYPE_CHECKING
 
 from ingest.gpu_columns import Column
 from ingest.gpu_csv import TraceLayout, split_cells, to_number
@@ -26,6 +27,10 @@ _MOST_TOLD = 20
 _MOST_TURNS = 64
 _HUGE = 2147483632.0  # from here on, numbers that tools print for "no value"
 _END = "\x00"
+_HEAD = 32 * 1024
+
+if TYPE_CHECKING:
+    from kb.store.cells import Cells, Counts
 
 Columns = Sequence[Sequence[str]]
 
@@ -59,6 +64,63 @@ def summarise(texts: Iterable[str], found: TraceLayout) -> Summary:
     return summary
 
 
+def counts_of(found: TraceLayout) -> Cells | None:
+    """What to count of each cell for a long table whose load has a unit; None for any other table."""
+    from kb.store.cells import Cells  # noqa: PLC0415 - loads DuckDB, which small traces do not need
+
+    view = _Pass(found, Summary()).views[0]
+    load = None if view.load is None else found.columns[view.load]
+    if len(found.delimiter) != 1 or found.decimal != "." or view.card is not None or load is None:
+        return None
+    if not load.unit or not view.metrics or view.key is None:
+        return None
+    return Cells(
+        width=len(found.columns),
+        delimiter=found.delimiter,
+        key=view.key,
+        load=view.load,
+        suffix=" " + load.unit,
+        least=BUSY_UTILIZATION_PCT / load.factor,
+        counted=[at for at, _ in (*view.metrics, *view.reasons)],
+    )
+
+
+def count_slice(
+    data: bytes, first_line: int, found: TraceLayout, count: Callable[[bytes], Counts | None]
+) -> Summary:
+    """The summary of whole lines of a trace: by ``count`` of their cells where it can, else line by line."""
+    summary = Summary()
+    pass_ = _Pass(found, summary)
+    rows = data.replace(b"\r\n", b"\n")
+    skip = max(found.skip - first_line + 1, 0)
+    summary.lines = rows.count(b"\n") + (not rows.endswith(b"\n"))
+    rows = rows.split(b"\n", skip)[skip] if skip else rows
+    odd = b'"' in rows or b"\n\n" in rows or rows[:1] == b"\n" or b"\r" in rows
+    told = None if odd or found.header.encode() in rows else count(rows)
+    if told is None or not pass_.take_counts(told, rows):
+        pass_.take(rows.decode("utf-8", "replace").removesuffix("\n"), first_line + skip)
+    return summary
+
+
+def merged_summary(parts: Sequence[Summary]) -> Summary:
+    """Consecutive parts of one trace as one."""
+    whole = Summary()
+    for part in parts:
+        for key, tally in part.gpus.items():
+            before = whole.gpus.get(key)
+            whole.gpus[key] = before.merged(tally) if before else tally
+        whole.facts = {**part.facts, **whole.facts}
+        whole.trouble += [one for one in part.trouble if one[0] is not None or one not in whole.trouble]
+    whole.rows, whole.lines, whole.odd_lines = (
+        sum(getattr(part, name) for part in parts) for name in ("rows", "lines", "odd_lines")
+    )
+    whole.trouble = whole.trouble[:_MOST_TOLD]
+    whole.sessions = 1 + sum(part.sessions - 1 for part in parts)
+    whole.first_time = next((part.first_time for part in parts if part.first_time), "")
+    whole.last_time = next((part.last_time for part in reversed(parts) if part.last_time), "")
+    return whole
+
+
 class _Pass:
     """The state of one pass: which columns to count for which GPU, and what cells meant so far."""
 
@@ -80,6 +142,16 @@ class _Pass:
         self.summary.last_time = self._when(columns, -1) or self.summary.last_time
         for view in self.views:
             view.take(columns)
+
+    def take_counts(self, told: Counts, rows: bytes) -> bool:
+        """Count rows by how often each cell came; False, with nothing counted, where that is not enough."""
+        head, last = rows[:_HEAD].rpartition(b"\n")[0], rows[-_HEAD:].rstrip(b"\n").rpartition(b"\n")[2]
+        some, end = (self._aligned(one.decode("utf-8", "replace")) for one in (head, last))
+        if not some or not end or not self.views[0].take_counts(told, some):
+            return False
+        self.summary.rows = sum(tally.rows.total() for tally in self.summary.gpus.values())
+        self.summary.first_time, self.summary.last_time = self._when(some, 0), self._when(end, 0)
+        return True
 
     def tell(self, cell: str, column: Column) -> None:
         """Note a cell that reports trouble, once per column and text."""
@@ -157,6 +229,28 @@ class _View:
         names = columns[self.key] if self.key is not None else ()
         for start, step in _turns(names):
             self._take_some(columns if step == 1 else [column[start::step] for column in columns])
+
+    def take_counts(self, told: Counts, first: Columns) -> bool:
+        """The same by (card, under load, column, cells, how often), with the first rows for names."""
+        names = first[self.key] if self.key is not None else ()
+        order = {name: at for at, name in reversed(list(enumerate(names)))}
+        for name, busy, at, cells, _ in told:
+            if name not in order or (at == self.load and any(self.group(name, c)[1] != busy for c in cells)):
+                return False
+        metrics, reasons = dict(self.metrics), dict(self.reasons)
+        self.scale = self.owner.layout.columns[self.load].factor if self.load is not None else 0.0
+        for name, busy, at, cells, times in sorted(told, key=lambda one: (order[one[0]], one[2])):
+            tally, counts = (
+                self._tally(name.strip(), first, order[name]),
+                dict(zip(cells, times, strict=True)),
+            )
+            if at == self.load:
+                tally.rows[busy] += sum(times)
+            if at in metrics:
+                tally.count(busy, metrics[at].role, self._values(counts, metrics[at]))
+            else:
+                tally.count_reasons(busy, _reasons(reasons[at].role, counts))
+        return True
 
     def _take_some(self, columns: Columns) -> None:
         blank = ("",) * len(columns[0])

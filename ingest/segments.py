@@ -25,7 +25,7 @@ def with_segments(reading: Reading, source: Source, read: Callable[[Source], Rea
     """The reading of a long trace with ``extra["segments"]``: what each part of its time tells."""
     telemetry = reading.telemetry
     lasted = window(telemetry.started, telemetry.ended) if telemetry else None
-    if telemetry is None or lasted is None or telemetry.samples < 2:
+    if "segments" in reading.extra or telemetry is None or lasted is None or telemetry.samples < 2:
         return reading
     seconds = (lasted.end - lasted.start).total_seconds()
     if seconds < LONG_S:

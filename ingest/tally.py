@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ingest.gpu_columns import Column
@@ -120,6 +120,17 @@ class GpuTally:
     parts: dict[bool, dict[str, Histogram]] = field(default_factory=lambda: {True: {}, False: {}})
     reasons: dict[bool, Counter[str]] = field(default_factory=lambda: {True: Counter(), False: Counter()})
     vague: set[str] = field(default_factory=set)
+
+    def merged(self, other: GpuTally) -> GpuTally:
+        """Both together, as a new one; who it is, is this one's."""
+        both = replace(self, rows=self.rows + other.rows, reasons={}, parts={})
+        for busy in (True, False):
+            mine, theirs, empty = self.parts[busy], other.parts[busy], Histogram()
+            names = dict.fromkeys((*mine, *theirs))
+            both.parts[busy] = {name: mine.get(name, empty).merged(theirs.get(name, empty)) for name in names}
+            both.reasons[busy] = Counter(self.reasons[busy])
+            both.reasons[busy].update(other.reasons[busy])
+        return both
 
     def add(self, sample: Mapping[str, float], reasons: Mapping[str, int]) -> None:
         """One sample: metric -> value in our units; throttle reason -> 1 if active in it, 0 if not."""

@@ -20,6 +20,7 @@ from ingest.gpu_csv import (
     layout,
     table_in,
 )
+from ingest.large_trace import is_large, read_large
 from ingest.machine import hardware, known
 from ingest.sources import Source
 from ingest.traces import line_count, summary_reading, telemetry_of, trace_reading
@@ -64,6 +65,8 @@ def read(source: Source) -> Reading:
     if table is None:
         raise Unreadable("no header line of nvidia-smi columns was found")
     found, lines = table
+    if is_large(source, found):
+        return read_large(source, found, "nvidia_smi_csv", _TOOL)
     summary = summarise(lines, found)
     return summary_reading(
         str(source.path), "nvidia_smi_csv", _TOOL, summary, [one.name for one in found.columns]
