@@ -107,8 +107,8 @@ def merged_summary(parts: Sequence[Summary]) -> Summary:
     whole = Summary()
     for part in parts:
         for key, tally in part.gpus.items():
-            before = whole.gpus.get(key)
-            whole.gpus[key] = before.merged(tally) if before else tally
+            same = GpuTally(index=tally.index, name=tally.name, uuid=tally.uuid, vague=tally.vague)
+            whole.gpus.setdefault(key, same).absorb(tally)
         whole.facts = {**part.facts, **whole.facts}
         whole.trouble += [one for one in part.trouble if one[0] is not None or one not in whole.trouble]
     whole.rows, whole.lines, whole.odd_lines = (

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from operator import mul
 from typing import Any
 
 from ingest.gpu_columns import Column
@@ -56,12 +57,17 @@ class Histogram:
         if not values:
             return
         self.n += sum(values.values())
-        self.total += sum(value * times for value, times in values.items())
+        self.total += sum(map(mul, values, values.values()))
         self.low, self.high = min((self.low, *values)), max((self.high, *values))
-        for value, times in values.items():
-            self.counts[value] += times
+        self.counts.update(values)
         if len(self.counts) > _BINS:
             self._coarsen()
+
+    def absorb(self, other: Histogram) -> None:
+        """Add another's values; sum and ends stay exact."""
+        total = self.total + other.total
+        self.add(other.counts)
+        self.low, self.high, self.total = min(self.low, other.low), max(self.high, other.high), total
 
     def merged(self, other: Histogram) -> Histogram:
         """Both together, as a new one."""
@@ -121,16 +127,13 @@ class GpuTally:
     reasons: dict[bool, Counter[str]] = field(default_factory=lambda: {True: Counter(), False: Counter()})
     vague: set[str] = field(default_factory=set)
 
-    def merged(self, other: GpuTally) -> GpuTally:
-        """Both together, as a new one; who it is, is this one's."""
-        both = replace(self, rows=self.rows + other.rows, reasons={}, parts={})
+    def absorb(self, other: GpuTally) -> None:
+        """Add another's samples; who it is, stays."""
         for busy in (True, False):
-            mine, theirs, empty = self.parts[busy], other.parts[busy], Histogram()
-            names = dict.fromkeys((*mine, *theirs))
-            both.parts[busy] = {name: mine.get(name, empty).merged(theirs.get(name, empty)) for name in names}
-            both.reasons[busy] = Counter(self.reasons[busy])
-            both.reasons[busy].update(other.reasons[busy])
-        return both
+            self.rows[busy] += other.rows[busy]
+            self.count_reasons(busy, other.reasons[busy])
+            for metric, part in other.parts[busy].items():
+                self.parts[busy].setdefault(metric, Histogram()).absorb(part)
 
     def add(self, sample: Mapping[str, float], reasons: Mapping[str, int]) -> None:
         """One sample: metric -> value in our units; throttle reason -> 1 if active in it, 0 if not."""
