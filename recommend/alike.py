@@ -6,9 +6,9 @@ the comparison of families, looser than that of whole command lines. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb.model import Tried
 from kb.vocab import dialects, engines, models
@@ -56,6 +56,28 @@ def _bare(name: str) -> str:
     return models.canonical_name(name)
 
 
+class Setup(NamedTuple):
+    """Own runs of one configuration, as far as it matters: what ran, the layout, the other switches.
+
+    ``works``: a run served; ``fails``: a run failed by its own fault or for lack of memory; ``faulty``: by its
+    own fault, whatever memory it was given.
+    """
+
+    tried: Tried
+    requested: Mapping[str, str]
+    ran: Mapping[str, str]
+    layout: tuple[str, ...]
+    essence: tuple[dict[str, str], dict[str, str]]
+    works: bool
+    fails: bool
+    faulty: bool
+
+
+def setups(base: Query, tried: Iterable[Tried]) -> tuple[Setup, ...]:
+    """Own runs of this very model on this architecture and engine."""
+    return tuple(_setup(one) for one in tried if here(one, base))
+
+
 def here(one: Tried, query: Query) -> bool:
     """Same architecture, engine and checkpoint."""
     return (
@@ -63,16 +85,32 @@ def here(one: Tried, query: Query) -> bool:
     )
 
 
-def served(query: Query, tried: Iterable[Tried]) -> Iterator[Tried]:
+def _setup(one: Tried) -> Setup:
+    backend = one.backend
+    engine = backend.engine or ""
+    return Setup(
+        tried=one,
+        requested=backend.requested,
+        ran={**backend.requested, **backend.resolved},
+        layout=layout(engines.common_settings(engine, backend.settings)),
+        essence=essence(engine, backend.settings, backend.environment),
+        works=any(own.successes(one)),
+        fails=any(own.failures(one)),
+        faulty=any(ending.blame == "backend" for ending in own.failures(one)),
+    )
+
+
+def served(query: Query, known: Iterable[Setup]) -> tuple[Tried, ...]:
     """Own runs that served with this configuration, of whatever release."""
-    return (one for one in tried if here(one, query) and any(own.successes(one)) and same_setup(one, query))
+    same = _like(query)
+    return tuple(one.tried for one in known if one.works and same(one))
 
 
-def only_failed(query: Query, tried: Iterable[Tried]) -> bool:
+def only_failed(query: Query, known: Iterable[Setup]) -> bool:
     """Whether own runs of this release failed with this configuration by its own fault, and none served."""
-    runs = [one for one in tried if here(one, query) and same_release(one, query) and same_setup(one, query)]
-    failed = any(any(own.failures(one)) for one in runs)
-    return failed and not any(any(own.successes(one)) for one in runs)
+    same = _like(query)
+    runs = [one for one in known if same_release(one.tried, query) and same(one)]
+    return any(one.faulty for one in runs) and not any(one.works for one in runs)
 
 
 def same_release(one: Tried, query: Query) -> bool:
@@ -80,26 +118,24 @@ def same_release(one: Tried, query: Query) -> bool:
     return one.backend.engine_version in (query.engine_version, None)
 
 
-def same_setup(one: Tried, query: Query) -> bool:
+def alike_setups(one: Setup, other: Setup) -> bool:
+    """Whether two sets of own runs are one configuration."""
+    return (one.ran, one.layout, one.essence) == (other.ran, other.layout, other.essence)
+
+
+def _like(query: Query) -> Callable[[Setup], bool]:
     """The same kernels where both tell them, the same layout, and no other switch between them."""
-    backend = one.backend
-    engine = backend.engine or ""
-    common = engines.common_settings(engine, backend.settings)
-    return (
-        _same_kernels(one, query)
-        and layout(common) == layout(query.common)
-        and essence(engine, backend.settings, backend.environment)
-        == essence(engine, query.settings, query.environment)
-    )
-
-
-def _same_kernels(one: Tried, query: Query) -> bool:
-    """No role differs, and what either of them asks for by a setting the other one has."""
-    ran = {**one.backend.requested, **one.backend.resolved}
     wanted = {role: found.kernel for role, found in query.resolved.items()}
-    agree = all(ran[role] == kernel for role, kernel in wanted.items() if role in ran)
-    asked = all(wanted.get(role) == kernel for role, kernel in one.backend.requested.items())
-    return agree and asked and set(query.requested) <= set(ran)
+    sizes = layout(query.common)
+    rest = essence(query.engine or "", query.settings, query.environment)
+
+    def same(one: Setup) -> bool:
+        agree = all(one.ran[role] == kernel for role, kernel in wanted.items() if role in one.ran)
+        asked = all(wanted.get(role) == kernel for role, kernel in one.requested.items())
+        told = set(query.requested) <= one.ran.keys()
+        return agree and asked and told and sizes == one.layout and rest == one.essence
+
+    return same
 
 
 def layout(common: Mapping[str, Any]) -> tuple[str, ...]:

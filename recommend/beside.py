@@ -12,6 +12,8 @@ from typing import Any
 from kb.model import Tried
 from recommend import candidates, own
 from recommend.advice import Avoided, Expected, Pick, Reason
+from recommend.alike import alike_setups
+from recommend.candidates import NAMES_ONLY
 from recommend.expect import Known, writeups_on
 from recommend.explore import DOUBTFUL, Bearing, Explored, remedied, word_of
 from recommend.question import Query
@@ -21,6 +23,7 @@ from recommend.weigh import about
 
 Json = Mapping[str, Any]
 FP8_KV = {"sglang": "fp8_e4m3", "vllm": "fp8"}
+MOST_OWN = 5
 SHOWN_METRICS = ("output_tok_s", "ttft_ms", "tpot_ms")
 
 
@@ -28,8 +31,35 @@ def avoided(explored: Sequence[Explored], chosen: Sequence[str]) -> Iterator[Avo
     """Alternatives that are known bad, suspect or disputed: first for the engines that were picked."""
     met: set[tuple[str, str]] = set()
     for each in sorted(explored, key=lambda each: each.engine not in chosen):
-        found = [*_of_options(each, met), *_of_cache(each, met)]
+        found = [*_of_runs(each), *_of_options(each, met), *_of_cache(each, met)]
         yield from sorted(found, key=lambda one: DOUBTFUL.index(one.verdict))
+
+
+def _of_runs(each: Explored) -> Iterator[Avoided]:
+    """Own configurations of this model that only failed, by their own fault: the newest few."""
+    worked = [one for one in each.ground.setups if one.works]
+    failed = [
+        one
+        for one in each.ground.setups
+        if one.fails and not one.works and not any(alike_setups(one, other) for other in worked)
+    ]
+    for one in sorted(failed, key=lambda one: one.tried.date or "", reverse=True)[:MOST_OWN]:
+        told = judge(own.as_query(one.tried), Bearing((), (one.tried,))).findings
+        worst = next((found for found in told if found.kind == "own-run" and found.verdict in DOUBTFUL), None)
+        if worst is not None:
+            yield Avoided(
+                engine=each.engine,
+                roles=dict(one.requested),
+                settings={
+                    key: value for key, value in one.tried.backend.settings.items() if key not in NAMES_ONLY
+                },
+                verdict=worst.verdict,
+                finding=finding_json(worst),
+            )
+
+
+def _chosen(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key not in NAMES_ONLY}
 
 
 def _of_options(each: Explored, met: set[tuple[str, str]]) -> Iterator[Avoided]:

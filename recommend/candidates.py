@@ -17,7 +17,7 @@ from kb.vocab import engines
 from kb.vocab.gpus import Gpu, arch_of
 from kb.vocab.models import ModelEntry
 from recommend.advice import Reason
-from recommend.alike import chooses, same_checkpoint
+from recommend.alike import Setup, chooses, same_checkpoint
 from recommend.own import successes
 from recommend.physics import EMPTY, Layout, weight_bytes_per_gpu
 from recommend.query import Asked, Query, Resolution, ask, resolve
@@ -29,6 +29,7 @@ FURTHER = ("tensorrt-llm",)
 GGUF = ("llama.cpp",)
 USABLE_MEMORY = 0.9
 COUNTS = (1, 2, 4, 8, 16)
+MOST_OWN = 5
 
 
 class Candidate(NamedTuple):
@@ -204,19 +205,27 @@ def _sized(query: Query, key: str, value: int) -> Query | None:
     return changed if int(changed.common.get(key) or 1) == value else None
 
 
-def own(query: Query, tried: Iterable[Tried]) -> Iterator[Candidate]:
-    """Configurations of this engine that served here on this model, as they were but for names."""
-    for one in tried:
-        backend = one.backend
-        served = next(successes(one), None) is not None and one.hardware.arch == query.arch
-        if not served or backend.engine != query.engine or not same_checkpoint(one, query):
+def own(query: Query, setups: Iterable[Setup]) -> Iterator[Candidate]:
+    """The best configurations of this engine that served here on this model, as they were but for names."""
+    newest = sorted((one for one in setups if one.works), key=lambda one: one.tried.date or "", reverse=True)
+    served = sorted(newest, key=lambda one: -_fastest(one))
+    met: list[tuple[object, ...]] = []
+    for setup in served:
+        same = (dict(setup.ran), setup.layout, setup.essence)
+        if same in met or len(met) == MOST_OWN:
             continue
+        met.append(same)
+        backend = setup.tried.backend
         changed = vary(
             replace(query, engine_version=backend.engine_version or query.engine_version),
             {key: value for key, value in backend.settings.items() if key not in NAMES_ONLY},
             {key: value for key, value in backend.environment.items() if chooses(key)},
         )
-        yield Candidate(query=changed, idea="own", changed=changed.requested, sources=one.runs)
+        yield Candidate(query=changed, idea="own", changed=changed.requested, sources=setup.tried.runs)
+
+
+def _fastest(one: Setup) -> float:
+    return max((point.metrics.get("output_tok_s") or 0.0 for point in one.tried.points), default=0.0)
 
 
 # Settings of a recorded command that belong to that machine, not to the configuration.

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from kb.model import Tried
 from recommend import alike, candidates, own
 from recommend.advice import Reason
+from recommend.alike import Setup
 from recommend.candidates import Candidate
 from recommend.expect import Known, writeups_on
 from recommend.match import match
@@ -23,6 +24,7 @@ BAD = ("known-bad",)
 MOST_REPAIRS = 4
 # Kernels of a role that no record speaks of: how many are worth proposing.
 MOST_SILENT = 3
+MOST_SPEAKING = 40
 DOUBTFUL = ("known-bad", "disputed", "suspect")
 
 
@@ -52,14 +54,15 @@ class Explored(NamedTuple):
 def explore(base: Query, evidence: Evidence, known: Known) -> Explored:
     """Judge what one engine does by itself, its best composition and what ran here; drop the known bad."""
     roles = candidates.roles_in_use(base, evidence.tried)
-    evidence = _of_engine(evidence, base, roles)
+    setups = alike.setups(base, evidence.tried)
+    evidence = speaking(_of_engine(evidence, base, roles))
     options = tuple(_options(base, roles, evidence))
-    ground = _ground(base, roles, options, evidence, known)
+    ground = _ground(base, roles, options, setups, known)
     mended, because = repaired(base, evidence)
     composed = compose(base, roles, options, evidence)
     found = [Candidate(query=mended, idea="auto", because=because), composed]
     found += [composed._replace(query=query, idea=idea) for idea, query in candidates.layouts(composed.query)]
-    found += candidates.own(base, evidence.tried)
+    found += candidates.own(base, setups)
     return Explored(
         engine=base.engine or "",
         base=base,
@@ -110,6 +113,27 @@ def _speaks_to(record: Mapping[str, Any], engine: str | None, roles: set[str]) -
         if all(words is None or engine in words for words in said) and roles.issuperset(used):
             return True
     return False
+
+
+def speaking(evidence: Evidence) -> Evidence:
+    """Of the own runs those that say something beyond their own configuration.
+
+    Failures of a kernel-level class, and for each set of kernels one run that served. Whether this very
+    configuration ran is answered by ``alike``.
+    """
+    kept: list[Tried] = []
+    met: set[str] = set()
+    for one in evidence.tried:
+        backend = one.backend
+        served = any(own.successes(one))
+        said = any(ending.signature in own.KERNEL_LEVEL for ending in own.failures(one))
+        kernels = repr(
+            (served, backend.engine, sorted(backend.requested.items()), sorted(backend.resolved.items()))
+        )
+        if (served or said) and kernels not in met:
+            met.add(kernels)
+            kept.append(one)
+    return Bearing(evidence.records, kept[:MOST_SPEAKING])
 
 
 def _stripped(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -267,13 +291,13 @@ def _one_changed(composed: Candidate, options: Sequence[Option], per_role: int) 
 
 
 def _ground(
-    base: Query, roles: Sequence[str], options: Sequence[Option], evidence: Evidence, known: Known
+    base: Query, roles: Sequence[str], options: Sequence[Option], setups: Sequence[Setup], known: Known
 ) -> Ground:
     return Ground(
         base=base,
         roles=roles,
         trapped=tuple(dict.fromkeys(one.role for one in options if word_of(one.findings) in BAD)),
-        tried=evidence.tried,
+        setups=setups,
         points=tuple(published_here(base, known.serving)),
         writeups=tuple(one for one in writeups_on(base, known.writeups) if one.get("engine") == base.engine),
     )
@@ -296,5 +320,5 @@ def _judged(found: Iterable[Candidate], evidence: Evidence, ground: Ground) -> I
             or candidates.fits(one.query.gpu_facts, one.query.entry, one.query) is False
         ):
             continue
-        if not alike.only_failed(one.query, evidence.tried):
+        if not alike.only_failed(one.query, ground.setups):
             yield weigh(one, verdict, ground)

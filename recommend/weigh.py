@@ -13,6 +13,7 @@ from kb.model import Tried
 from kb.vocab.gpus import arch_of, sibling_of
 from recommend import alike
 from recommend.advice import Status
+from recommend.alike import Setup
 from recommend.candidates import Candidate
 from recommend.question import Query
 from recommend.veto import Finding, Verdict
@@ -62,14 +63,14 @@ class Ground(NamedTuple):
     base: Query
     roles: Sequence[str]
     trapped: Sequence[str] = ()
-    tried: Sequence[Tried] = ()
+    setups: Sequence[Setup] = ()
     points: Sequence[ServingPoint] = ()
     writeups: Sequence[Mapping[str, Any]] = ()
 
 
 def weigh(candidate: Candidate, verdict: Verdict, ground: Ground) -> Judged:
     """Status and chance of one candidate."""
-    runs = tuple(alike.served(candidate.query, ground.tried))
+    runs = alike.served(candidate.query, ground.setups)
     good = tuple(found for found in verdict.findings if found.verdict == "known-good")
     by_hand = {role for role, kernel in candidate.changed.items() if ground.base.kernel(role) != kernel}
     unproven = {role for role in by_hand if not any(about(found, role) for found in good)}
