@@ -1,7 +1,8 @@
 """Counts over the reviewed records: what they cover, and how well their versions are known.
 
 Owns ``records stats``. Must not judge a single record (``kb.lint`` does). "From the first release on" is no
-known beginning: it counts as dated only what names the release where it began.
+known beginning, and a release inferred from a date is no known one: it counts as dated only what names the
+release where it began. What works since a release has no second end, so the share is of failures.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Json = dict[str, Any]
 def counted(records: Iterable[Record]) -> Json:
     """Counts by side, architecture, effect, role and engine, and the share of changes dated at both ends."""
     read = list(records)
-    known = Counter(_known(record.content.range) for record in read)
+    known = Counter(_known(record.content.range) for record in read if not record.good)
     changed = known["both"] + known["one"]
     return {
         "records": len(read),
@@ -51,7 +52,7 @@ def _tally(words: Iterable[str]) -> dict[str, int]:
 
 def _known(ranges: Iterable[Range]) -> str:
     """``both`` ends on one version line, ``one`` end only, or ``none`` (only seen, or no versions)."""
-    ends = {(_begins(one), _ends(one)) for one in ranges} or {(False, False)}
+    ends = {(_begins(one), _ends(one)) for one in ranges if not one.inferred} or {(False, False)}
     if (True, True) in ends:
         return "both"
     return "none" if ends == {(False, False)} else "one"
@@ -84,7 +85,7 @@ def lines(counts: Mapping[str, Any]) -> Iterator[str]:
     yield f"records    {counts['records']} ({sides})"
     yield f"evidence   {counts['evidence']} sources, {counts['examples']} examples"
     share = f" ({100 * counts['dated_share']:.0f} %)" if counts["dated_share"] is not None else ""
-    yield f"changes    {counts['changed']}, of which {counts['dated']}{share} with a beginning and an end,"
+    yield f"changed    {counts['changed']} failures, {counts['dated']}{share} with a known beginning and end,"
     yield f"           {counts['half_dated']} with one of them; {counts['undated']} more with neither"
     for name in ("arch", "effect", "role", "component"):
         yield f"{name:10} " + ", ".join(f"{word} {number}" for word, number in counts[name].items())

@@ -71,7 +71,7 @@ def ranges(rows: tuple[Range, ...]) -> dict[str, list[Json]]:
     """Component -> its OSV events, one row per block."""
     found: dict[str, list[Json]] = {}
     for row in rows:
-        events = row.model_dump(exclude_none=True, exclude={"component"})
+        events = row.model_dump(exclude_none=True, exclude_defaults=True, exclude={"component"})
         found.setdefault(row.component, []).append(events)
     return found
 

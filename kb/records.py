@@ -123,7 +123,8 @@ class Range(_Strict):
     """Affected versions of one component as OSV events; several of one component are a union.
 
     ``introduced`` "0" means from the beginning. After ``last_affected`` it is gone; after ``last_seen``
-    nobody looked, so the answer is unknown. ``fixed_between`` (a, b): still at a, gone at b.
+    nobody looked, so the answer is unknown. ``fixed_between`` (a, b): still at a, gone at b. ``inferred``:
+    the releases were taken from dates, not read in a tag, a wheel or a release note.
     """
 
     component: str
@@ -135,6 +136,7 @@ class Range(_Strict):
     limit: str | None = None
     reintroduced: str | None = None
     last_seen: str | None = None
+    inferred: bool = False
 
 
 class Instead(_Strict):

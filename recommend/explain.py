@@ -139,7 +139,8 @@ def range_text(component: str, events: Json) -> str:
         if value is None or (name == "introduced" and value == "0"):
             continue
         parts.append(f"{words} {' and '.join(value) if isinstance(value, list | tuple) else value}")
-    return f"{component}: {', '.join(parts) or 'every version'}"
+    basis = " (releases inferred from dates)" if events.get("inferred") else ""
+    return f"{component}: {', '.join(parts) or 'every version'}{basis}"
 
 
 def outcome_text(outcome: Json) -> str:
