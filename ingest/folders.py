@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ingest.enrich import completed, enrich, say
+from ingest.hints import HINTS, HOW, PART, Hints
 from ingest.matching import OVERLAP, Draft, Match, Piece, best_match, matches
 from ingest.nodes import united
 from ingest.points import is_same_point, merged
@@ -53,7 +54,8 @@ def part_of(reading: Reading) -> str:
     if reading.kind == "trace":
         timed = reading.telemetry is not None and reading.telemetry.samples > 1
         return "trace" if timed else "machine"
-    return {"benchmark": "measurement", "unknown": "other"}.get(reading.kind, reading.kind)
+    part = PART if HINTS in reading.extra else reading.kind
+    return {"benchmark": "measurement", "unknown": "other"}.get(part, part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,8 @@ def assemble(
     ``outside`` pieces lie in no site; each may speak about the runs in ``reach`` of its folder.
     """
     drafts: dict[str, list[Draft]] = {site: _anchored(site, pieces) for site, pieces in sites.items()}
-    work = Work(drafts, claimed)
+    hints = Hints.among([*outside, *(one for pieces in sites.values() for one in pieces)])
+    work = Work(drafts, claimed, hints)
     for part in ORDER:
         for site, pieces in sites.items():
             for piece in pieces:
@@ -91,14 +94,14 @@ def assemble(
                 work.join(piece, near, piece.folder, near=False)
     describe_machines(work.machines)
     every = [one for found in drafts.values() for one in found] + work.lone()
-    return sorted((_finished(one, claimed.said) for one in every), key=lambda one: one.experiment.run)
+    return sorted((_finished(one, claimed.said, hints) for one in every), key=lambda one: one.experiment.run)
 
 
 class Work:
     """Joining pieces to drafts; what belongs to none waits to become runs of its own."""
 
-    def __init__(self, drafts: Mapping[str, list[Draft]], claimed: Claimed) -> None:
-        self.drafts, self.links = drafts, claimed.links
+    def __init__(self, drafts: Mapping[str, list[Draft]], claimed: Claimed, hints: Hints) -> None:
+        self.drafts, self.links, self.hints = drafts, claimed.links, hints
         self.series: dict[str, Draft] = {}
         self.machines: list[tuple[Draft, Piece]] = []
 
@@ -112,6 +115,8 @@ class Work:
         )
         allowed = [one for one in here if linked.get(run_id(one.anchor, one.ordinal)) is not False]
         forced = [one for one in here if linked.get(run_id(one.anchor, one.ordinal))]
+        if not forced and (allowed := [] if self.hints.is_separate(piece) else allowed):
+            forced = self.hints.joined(piece, allowed)
         if piece.part == "import":
             self._import(piece)
         elif piece.part == "measurement":
@@ -336,11 +341,14 @@ def _series_key(piece: Piece, told: Experiment) -> str:
     return hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()
 
 
-def _finished(draft: Draft, said: Mapping[str, Mapping[str, Any]]) -> Assembled:
+def _finished(draft: Draft, said: Mapping[str, Mapping[str, Any]], hints: Hints) -> Assembled:
     experiment = draft.experiment
     for identity, *_ in draft.attached:
         if identity in said:
             experiment = say(experiment, said[identity])
+    for piece, fields in () if draft.imported else hints.of(draft.folder):
+        experiment = say(experiment, fields)
+        draft.attach(piece, HOW, 1.0)
     sources = tuple(path for _, path, _, _ in draft.attached)
     joined = tuple((path, how, sure) for _, path, how, sure in draft.attached[1:])
     run = experiment.run if draft.imported else run_id(draft.anchor, draft.ordinal)

@@ -42,6 +42,7 @@ BATCH_S = 2.0
 LONGEST_S = 15.0
 WORTH = 20.0  # how much longer sources are read than a write of them took
 BATCH_BYTES = 16 << 20
+EDITED = frozenset({"kbctl.toml"})  # what a user changes is the same file still
 OBSERVATIONS = frozenset({"anchor", "metadata", "measurement", "trace", "probe"})
 Notice = Callable[[str], None]
 Watch = Callable[["Look", int, int], None]
@@ -184,7 +185,8 @@ def look_at(job: Job) -> Look:
     helped = bool(job.columns) and known is not None and known.status == "refused"
     if known and same and not job.again and not helped and _is_current(known, job.versions):
         return _as_known(job, known, print_)
-    keep = known.identity if known and (same or print_.grown) else print_.identity
+    edited = job.source.name in EDITED
+    keep = known.identity if known and (same or print_.grown or edited) else print_.identity
     fate = "new" if known is None or keep != known.identity else "reread" if same else "grown"
     return _look(job, take(read(job.source, job.columns), job, replace(print_, identity=keep)), fate)
 

@@ -44,6 +44,7 @@ OURS = {
     "perf_logs",
     "kernel_tuning",
     "kbctl_export",
+    "kbctl_toml",
 }
 
 

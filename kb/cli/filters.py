@@ -5,7 +5,7 @@ Owns the meaning of --gpu, --engine, --model and so on. Values never become SQL 
 
 from __future__ import annotations
 
-from kb.cli.said import said_fields
+from kb.said import said_fields
 
 
 def run_condition(

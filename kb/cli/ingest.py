@@ -70,7 +70,7 @@ def ingest(
 ) -> None:
     """Read files, folders and archives into the store, and say what became of them."""
     from ingest.intake import ingest as take_in
-    from kb.cli.said import said_fields
+    from kb.said import said_fields
 
     said = said_fields(gpu=gpu, gpus=gpus, engine=engine, model=model, quantization=quantization)
     if columns:

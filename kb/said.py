@@ -1,11 +1,15 @@
 """What the user says of sources that do not say it themselves, in catalog words.
 
-Owns the options' meaning. Unknown names are kept as given.
+Owns what the fields of ``ingest --gpu …`` and of a folder's kbctl.toml mean. Unknown names are kept as given.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from kb.vocab.engines import canonical_engine
+from kb.vocab.gpus import arch_of, find_gpu
+from kb.vocab.models import find_model
 
 
 def said_fields(
@@ -16,7 +20,7 @@ def said_fields(
     model: str | None = None,
     quantization: str | None = None,
 ) -> dict[str, Any]:
-    """The fields of a run that the options name, in the words of the catalogs where these know them."""
+    """The fields of a run that a user names, in the words of the catalogs where these know them."""
     found: dict[str, Any] = {"gpu_count": gpus, "quantization": quantization}
     if gpu:
         found |= _gpu(gpu)
@@ -29,8 +33,6 @@ def said_fields(
 
 
 def _gpu(text: str) -> dict[str, Any]:
-    from kb.vocab.gpus import arch_of, find_gpu
-
     entry = find_gpu(text)
     if entry is not None:
         return {"gpu": entry.name, "arch": entry.arch}
@@ -39,13 +41,9 @@ def _gpu(text: str) -> dict[str, Any]:
 
 
 def _engine(text: str) -> str:
-    from kb.vocab.engines import canonical_engine
-
     return canonical_engine(text) or text
 
 
 def _model(text: str) -> dict[str, Any]:
-    from kb.vocab.models import find_model
-
     entry = find_model(text)
     return {"model": text, **({} if entry is None else {"model_id": entry.id, "family": entry.family})}
