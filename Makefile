@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench docs lint check
+.PHONY: demo test bench bench-replay docs lint check
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -19,6 +19,11 @@ test: $(VENV)/.ready
 # BENCH_ARGS: --mb 1000, --drain-python PATH, or the inputs to run (sglang vllm trace json small).
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/speed.py $(BENCH_ARGS)
+
+# Every figure of docs/recommender.md again, from committed data.
+bench-replay: $(VENV)/.ready
+	$(BIN)/python benchmarks/bench_replay.py
+	$(BIN)/python benchmarks/recommender_page.py
 
 docs: $(VENV)/.ready
 	$(BIN)/python -m ingest.formats_page > docs/.formats.md && mv docs/.formats.md docs/formats.md

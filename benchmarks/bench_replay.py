@@ -2,7 +2,7 @@
 
     python benchmarks/bench_replay.py [TASK …] [--out benchmarks/replay/results.json]
 
-Tasks: e2e, e2e-fixed, e2e-time, intervals, moe, tuner, cost. Each task's contexts are frozen in
+Tasks: e2e, e2e-fixed, e2e-time, aiconfigurator, intervals, moe, tuner, cost. Contexts are frozen in
 ``benchmarks/replay/*.json`` (written by ``--freeze``); a change of the tables that moves a split fails here.
 Choices were made on the half ``choose``; what is reported is the half ``report`` and both together.
 """
@@ -31,7 +31,17 @@ from recommend import fit
 from recommend.baselines import most_frequent_best
 from recommend.policy import worth
 from recommend.question import Query, Resolution
-from recommend.replay import Context, Played, Trial, by_order, play, playable
+from recommend.replay import (
+    Context,
+    Played,
+    Trial,
+    at_random,
+    by_order,
+    play,
+    playable,
+    regret_after,
+    wilcoxon,
+)
 from recommend.requirements import unmet
 from recommend.samples import noise_of, published, shape_of
 from recommend.table import Columns, contexts, encode, model_of
@@ -139,6 +149,52 @@ def _first(one: Context) -> str:
 
 def _last(one: Context) -> str:
     return max((trial.date for trial in one.trials if trial.date), default="")
+
+
+PEER_KEY = ("hw", "gpus", "model", "isl", "osl", "concurrency", "engine", "precision", "tp", "pp", "dp", "ep")
+
+
+def aiconfigurator(freeze: bool) -> dict[str, Any]:
+    """Where AIConfigurator answers: its order against the recommender's, on the very same choices."""
+    answers = peer_answers(HERE / "aiconfigurator-0.12.0.csv")
+    found = serving_contexts(fixed_precision=False)
+    asked = playable([_answered(one, answers) for one in found])
+    frozen("aiconfigurator", asked, "as e2e, only choices that AIConfigurator 0.12.0 answers", freeze=freeze)
+    plays: dict[str, list[Played]] = {"aiconfigurator": [], "recommender": [], "random": []}
+    for group in sorted({one.group for one in asked}):
+        here = [one for one in asked if one.group == group]
+        chooser = recommender([one for one in found if one.group != group], here)
+        for one in here:
+            guesses = [answers[_peer_key(one, trial)] for trial in one.trials]
+            plays["aiconfigurator"].append(play(one, by_order(lambda _, guesses=guesses: guesses)))
+            plays["recommender"].append(play(one, chooser))
+            plays["random"] += [
+                play(one, by_order(lambda c, seed=seed: at_random(c, seed))) for seed in range(5)
+            ]
+    told = both_halves(plays)
+    pairs = [[regret_after(1)(one) for one in plays[name]] for name in ("recommender", "aiconfigurator")]
+    told["wilcoxon_p"] = wilcoxon(*pairs)
+    return told
+
+
+def peer_answers(path: Path) -> dict[tuple[str, ...], float]:
+    """Choice in its context -> mean log throughput that a peer predicts."""
+    logs: dict[tuple[str, ...], list[float]] = {}
+    with path.open(encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            if row["status"] == "ok" and float(row["output_tok_s"] or 0) > 0:
+                key = tuple(row[name] for name in PEER_KEY)
+                logs.setdefault(key, []).append(math.log(float(row["output_tok_s"])))
+    return {key: statistics.fmean(values) for key, values in logs.items()}
+
+
+def _peer_key(context: Context, trial: Trial) -> tuple[str, ...]:
+    said = dict(zip((*WHERE, *CHOICE), (*context.key, *trial.key), strict=True))
+    return tuple(said[name] for name in PEER_KEY)
+
+
+def _answered(context: Context, answers: dict[tuple[str, ...], float]) -> Context:
+    return replace(context, trials=tuple(one for one in context.trials if _peer_key(context, one) in answers))
 
 
 def intervals(freeze: bool) -> dict[str, Any]:  # noqa: ARG001 - one shape
@@ -342,6 +398,7 @@ TASKS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "e2e": e2e,
     "e2e-fixed": e2e_fixed,
     "e2e-time": e2e_time,
+    "aiconfigurator": aiconfigurator,
     "intervals": intervals,
     "moe": moe,
     "tuner": tuner,

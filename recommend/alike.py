@@ -11,8 +11,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from kb.model import Tried
-from kb.vocab import dialects, engines, models
+from kb.vocab import dialects, engines, models, options
 from recommend import own
+from recommend.dimensions import plain
 from recommend.question import Query
 
 # How much is taken of memory or done at once: it decides how fast and how long, not whether kernels work.
@@ -32,7 +33,6 @@ CAPACITY = (
     "graph_max_bs",
     "cudagraph_capture_sizes",
     "swap_space",
-    "encoder_transfer_backend",
     "decode_log_interval",
     "stream_interval",
     "load_format",
@@ -48,7 +48,9 @@ def same_checkpoint(one: Tried, query: Query) -> bool:
     else:
         name, asked = one.model.name, query.model.name
         named = bool(name and asked) and _bare(name or "") == _bare(asked or "")
-    return named and one.model.quantization in (query.quantization, None)
+    # A name in no catalog tells no quantization: then the name alone decides.
+    told = {one.model.quantization, query.quantization} - {None}
+    return named and len(told) < 2
 
 
 @cache
@@ -59,7 +61,7 @@ def _bare(name: str) -> str:
 class Setup(NamedTuple):
     """Own runs of one configuration, as far as it matters: what ran, the layout, the other switches.
 
-    ``works``: a run served; ``fails``: a run failed by its own fault or for lack of memory; ``faulty``: by its
+    ``works``: a run served; ``fails``: one failed by its own fault or for lack of memory; ``faulty``: by its
     own fault, whatever memory it was given.
     """
 
@@ -93,7 +95,7 @@ def _setup(one: Tried) -> Setup:
         requested=backend.requested,
         ran={**backend.requested, **backend.resolved},
         layout=layout(engines.common_settings(engine, backend.settings)),
-        essence=essence(engine, backend.settings, backend.environment),
+        essence=essence(engine, backend.settings, backend.environment, backend.engine_version),
         works=any(own.successes(one)),
         fails=any(own.failures(one)),
         faulty=any(ending.blame == "backend" for ending in own.failures(one)),
@@ -127,7 +129,7 @@ def _like(query: Query) -> Callable[[Setup], bool]:
     """The same kernels where both tell them, the same layout, and no other switch between them."""
     wanted = {role: found.kernel for role, found in query.resolved.items()}
     sizes = layout(query.common)
-    rest = essence(query.engine or "", query.settings, query.environment)
+    rest = essence(query.engine or "", query.settings, query.environment, query.engine_version)
 
     def same(one: Setup) -> bool:
         agree = all(one.ran[role] == kernel for role, kernel in wanted.items() if role in one.ran)
@@ -145,23 +147,52 @@ def layout(common: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def essence(
-    engine: str, settings: Mapping[str, Any], environment: Mapping[str, str]
+    engine: str, settings: Mapping[str, Any], environment: Mapping[str, str], version: str | None = None
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Settings and switches beyond kernels, layout, capacities and names."""
     spelled = kernel_keys(engine)
     kept = {
         key: value
         for key, value in own.telling(settings, engine).items()
-        if key not in spelled and not any(word in key for word in CAPACITY)
+        if key not in spelled
+        and not any(word in key for word in CAPACITY)
+        and not filled_in(engine, version, key, settings[key])
     }
-    switches = {key: value for key, value in environment.items() if chooses(key) and key not in spelled}
+    switches = {
+        key: value for key, value in environment.items() if chooses(key, engine) and key not in spelled
+    }
     return kept, switches
 
 
-def chooses(variable: str) -> bool:
-    """Whether an environment variable can change what an engine runs."""
-    switches = variable.startswith(("SGL", "VLLM_", "TRTLLM_", "FLASHINFER_", "NCCL_"))
-    return switches and not variable.endswith(_BOOKKEEPING)
+_SHARED = ("FLASHINFER_", "NCCL_", "CUDA_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "TRITON_", "CUTE_")
+_PLACES = ("_DIR", "_PATH", "_HOME", "_FILE", "_VISIBLE_DEVICES")
+
+
+def foreign(variable: str, engine: str | None) -> bool:
+    """Whether an environment variable belongs to another engine, by the beginning of its name."""
+    others = [starts for name, starts in engines.VARIABLES.items() if name != engine]
+    return any(variable.startswith(starts) for starts in others)
+
+
+def chooses(variable: str, engine: str | None) -> bool:
+    """Whether an environment variable can change what this engine runs."""
+    named = variable.startswith((*engines.VARIABLES.get(engine or "", ()), *_SHARED))
+    return named and not variable.endswith((*_BOOKKEEPING, *_PLACES))
+
+
+def filled_in(engine: str, version: str | None, key: str, value: object) -> bool:
+    """Whether a recorded setting is what the engine puts in by itself, as far as its catalog tells.
+
+    A dump of all arguments shows such a value although nobody asked for it: the catalog's default, or the
+    first of the values of a backend that chooses no kernel and whose default is only known at run time.
+    """
+    found = options.option(engine, version, key) if engine in engines.ENGINES else None
+    if found is None:
+        return False
+    if found.default is not None:
+        return plain(found.default) == plain(value)
+    silent = key.endswith("_backend") and key not in kernel_keys(engine)
+    return silent and bool(found.choices) and found.choices[0] == value
 
 
 @cache

@@ -24,25 +24,28 @@ Maker = Callable[[Sequence[Context], Sequence[Context]], Chooser]
 def recommender(known: Sequence[Context], asked: Sequence[Context]) -> Chooser:
     """The product's own policy: the ranker's prior, updated by what is seen, worth a try by gain × chance."""
     ranker = Ranker(known, near=asked[0])
-    priors: dict[Key, list[Prior]] = {}
+    prepared: dict[Key, tuple[list[Prior], list[int]]] = {}
 
     def choose(context: Context, seen: Sequence[Seen]) -> int:
-        if context.key not in priors:
-            priors[context.key] = ranker.priors(context)
-        return _weighed(context, priors[context.key], seen)
+        if context.key not in prepared:
+            priors = ranker.priors(context)
+            prepared[context.key] = (
+                priors,
+                sorted(range(len(priors)), key=lambda at: (-worth(priors[at]), at)),
+            )
+        return _weighed(context, *prepared[context.key], seen)
 
     return choose
 
 
-def _weighed(context: Context, priors: Sequence[Prior], seen: Sequence[Seen]) -> int:
+def _weighed(context: Context, priors: Sequence[Prior], order: Sequence[int], seen: Sequence[Seen]) -> int:
+    """The next choice among the most promising ones; the rest follows in order of worth."""
     tried = {one.at for one in seen}
-    order = sorted(range(len(priors)), key=lambda index: (-worth(priors[index]), index))
-    short = [index for index in order if index in tried or index in set(order[:MOST_WEIGHED])]
+    short = [*tried, *(index for index in order[:MOST_WEIGHED] if index not in tried)]
     place = {index: at for at, index in enumerate(short)}
     here = [Seen(at=place[one.at], log_value=one.log_value) for one in seen]
-    found = next_choice(
-        [context.trials[index].parts for index in short], [priors[index] for index in short], here
-    )
+    parts = [context.trials[index].parts for index in short]
+    found = next_choice(parts, [priors[index] for index in short], here)
     if found is not None:
         return short[found]
     return next(index for index in order if index not in tried)

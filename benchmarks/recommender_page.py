@@ -1,0 +1,198 @@
+"""Write the results of ``bench_replay.py`` into ``docs/recommender.md`` and draw its plots.
+
+    python benchmarks/recommender_page.py [--check]
+
+Only what stands between the markers is replaced. ``--check`` fails where the page is out of date.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "recommender.md"
+PLOT = HERE.parent / "docs" / "recommender-regret.svg"
+BEGIN, END = "<!-- results: make bench-replay -->", "<!-- end of results -->"
+Json = Mapping[str, Any]
+
+
+def main() -> None:
+    results = json.loads((HERE / "replay" / "results.json").read_text("utf-8"))
+    page = PAGE.read_text("utf-8")
+    head, _, rest = page.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    fresh = f"{head}{BEGIN}\n\n{results_text(results)}\n\n{END}{tail}"
+    if "--check" in sys.argv:
+        sys.exit(0 if fresh == page else f"{PAGE} is not what the results say: make bench-replay")
+    PAGE.write_text(fresh, encoding="utf-8")
+    PLOT.write_text(plot(results), encoding="utf-8")
+
+
+def results_text(results: Json) -> str:
+    parts = [
+        policies("End to end, equal GPUs and concurrency, precision free", results.get("e2e")),
+        policies("The same, precision given", results.get("e2e-fixed")),
+        policies("The same as the first, trained only on earlier months", results.get("e2e-time")),
+        peer(results.get("aiconfigurator")),
+        moe(results.get("moe")),
+        tuner(results.get("tuner")),
+        intervals(results.get("intervals")),
+        cost(results.get("cost")),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def policies(title: str, found: Json | None) -> str:
+    if not found:
+        return ""
+    report, both = found["report"], found["all"]
+    rows = [
+        [
+            name,
+            interval(one["regret_after_1"]),
+            f"{one['regret_after_3']['mean']:.3f}",
+            interval(one["tries_to_within_5_pct"]),
+            f"{both['policies'][name]['regret_after_1']['mean']:.3f}",
+        ]
+        for name, one in ordered(report["policies"])
+    ]
+    counts = f"{report['contexts']} contexts in {report['groups']} groups"
+    said = f"{counts} on the reported half, {both['contexts']} in all."
+    head = ("policy", "regret after 1 try", "after 3", "tries to within 5 %", "regret, both halves")
+    return f"### {title}\n\n{said}\n\n{table(head, rows)}"
+
+
+def ordered(policies_: Json) -> Iterator[tuple[str, Json]]:
+    yield from sorted(policies_.items(), key=lambda pair: pair[1]["regret_after_1"]["mean"])
+
+
+def interval(figure: Json) -> str:
+    return f"{figure['mean']:.3f} ({figure['low']:.3f} … {figure['high']:.3f})"
+
+
+def peer(found: Json | None) -> str:
+    if not found:
+        return ""
+    told = policies("Where AIConfigurator 0.12.0 answers", found)
+    p = found["wilcoxon_p"]
+    return (
+        f"{told}\n\nPaired Wilcoxon on regret after one try, recommender against AIConfigurator: p = {p:.1e}."
+    )
+
+
+def moe(found: Json | None) -> str:
+    if not found:
+        return ""
+    rows = [
+        [
+            name,
+            f"{found[name]['report']['slowdown']:.4f}",
+            f"{found[name]['report']['hit']:.1%}",
+            f"{found[name]['all']['slowdown']:.4f}",
+        ]
+        for name in ("recommender", "most frequent best", "best constant")
+    ]
+    rows.append(["random", "", "", f"{found['random']:.4f}"])
+    lacks = found["proposals_sm120_lacks"]
+    veto = ""
+    if isinstance(lacks, dict):
+        veto = (
+            f"\n\nOffered every kernel that any GPU has ({lacks['contexts']} contexts), the learned ranking "
+            f"alone would send {lacks['without_veto']} of them to kernels that SM120 has no code for; with "
+            f"the product's veto {lacks['with_veto']}."
+        )
+    head = ("policy", "slowdown of the first choice", "within 5 %", "slowdown, both halves")
+    title = "### MoE kernel on SM120, SM120 hidden, equal weight type"
+    return f"{title}\n\n{found['contexts']} contexts. Geometric means.\n\n{table(head, rows)}{veto}"
+
+
+def tuner(found: Json | None) -> str:
+    if not found:
+        return ""
+    rows = []
+    for kernel, told in found.items():
+        for name, one in ordered(told["policies"]):
+            rows.append(
+                [
+                    f"{kernel}: {name}",
+                    f"{one['valid_tries_to_within_5_pct']['mean']:.1f}",
+                    f"{one['failed_tries_to_within_5_pct']['mean']:.1f}",
+                ]
+            )
+    head = ("space: policy", "valid tries before within 5 %", "failed tries before")
+    title = "### Tuning spaces that are no language models, all GPUs but one known"
+    return f"{title}\n\nMeans over the GPUs; 100 tries at most.\n\n{table(head, rows)}"
+
+
+def intervals(found: Json | None) -> str:
+    if not found:
+        return ""
+    rows = [
+        [gpu, str(one["points"]), f"{one['coverage']:.1%}", f"×{one['median_factor']:.2f}"]
+        for gpu, one in [*sorted(found["per_gpu"].items()), ("all", found["all"])]
+    ]
+    head = ("GPU", "points", "inside the 90 % interval", "median half-width")
+    return f"### Intervals, each (GPU, model shape) group unseen\n\n{table(head, rows)}"
+
+
+def cost(found: Json | None) -> str:
+    if not found:
+        return ""
+    noise = found["noise"]
+    return (
+        f"### Cost and noise\n\nA fit on {found['samples']} points takes {found['fit_cpu_s']} CPU-seconds, "
+        f"on 10,000 points {found['fit_10000_cpu_s']}. Two measurements of one configuration differ by more "
+        f"than {noise['p50']:.1%} in half of the cases and by at most {noise['p90']:.1%} in nine of ten."
+    )
+
+
+COLOURS = {"recommender": "#2563eb"}
+
+
+def plot(results: Json) -> str:
+    """Regret after one try with bootstrap intervals, as bars."""
+    tasks = [
+        ("precision free", "e2e"),
+        ("precision given", "e2e-fixed"),
+        ("earlier months only", "e2e-time"),
+        ("against AIConfigurator", "aiconfigurator"),
+    ]
+    bars = [
+        (title, name, one["regret_after_1"])
+        for title, task in tasks
+        if results.get(task)
+        for name, one in ordered(results[task]["report"]["policies"])
+    ]
+    height, left, width = 22, 330, 360
+    scale = width / (max(one["high"] for _, _, one in bars) or 1)
+    body = []
+    for row, (title, name, one) in enumerate(bars):
+        y = 30 + row * height
+        colour = COLOURS.get(name, "#9ca3af")
+        end, low, high = (left + scale * one[key] for key in ("mean", "low", "high"))
+        body.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{title}: {name}</text>')
+        body.append(f'<rect x="{left}" y="{y + 3}" width="{end - left:.1f}" height="13" fill="{colour}"/>')
+        body.append(
+            f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{y + 9}" y2="{y + 9}" stroke="#111" stroke-width="1"/>'
+        )
+        body.append(f'<text x="{math.ceil(high) + 6}" y="{y + 13}">{one["mean"]:.3f}</text>')
+    size = f'width="{left + width + 70}" height="{50 + len(bars) * height}"'
+    title = f'<text x="{left}" y="18">regret after one try (best / chosen − 1), reported half</text>'
+    style = 'font-family="sans-serif" font-size="12"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>\n{title}\n' + "\n".join(body) + "\n</svg>\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
