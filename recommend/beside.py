@@ -9,30 +9,66 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kb.model import Tried
+from kb.model import Backend, Tried
 from recommend import candidates, own
 from recommend.advice import Avoided, Expected, Pick, Reason
 from recommend.alike import alike_setups
-from recommend.candidates import NAMES_ONLY
 from recommend.expect import Known, writeups_on
 from recommend.explore import DOUBTFUL, Bearing, Explored, remedied, word_of
 from recommend.question import Query
 from recommend.render.verdict import finding_json
 from recommend.veto import Evidence, Finding, judge
-from recommend.weigh import about
+from recommend.weigh import CHANCE, about
 
 Json = Mapping[str, Any]
 FP8_KV = {"sglang": "fp8_e4m3", "vllm": "fp8"}
 MOST_OWN = 5
+ROUNDING = 1e-9
 SHOWN_METRICS = ("output_tok_s", "ttft_ms", "tpot_ms")
 
 
-def avoided(explored: Sequence[Explored], chosen: Sequence[str]) -> Iterator[Avoided]:
+def avoided(explored: Sequence[Explored], chosen: Sequence[str], question: Query) -> Iterator[Avoided]:
     """Alternatives that are known bad, suspect or disputed: first for the engines that were picked."""
     met: set[tuple[str, str]] = set()
     for each in sorted(explored, key=lambda each: each.engine not in chosen):
-        found = [*_of_runs(each), *_of_options(each, met), *_of_cache(each, met)]
-        yield from sorted(found, key=lambda one: DOUBTFUL.index(one.verdict))
+        found = _joined([*_of_runs(each), *_of_options(each, met), *_of_cache(each, met)])
+        certain = [one for one in found if not _vague(one, question)]
+        yield from sorted(certain, key=lambda one: DOUBTFUL.index(one.verdict))
+
+
+def _vague(one: Avoided, question: Query) -> bool:
+    """Whether an alternative is suspect only because the question leaves open the GPU or the model."""
+    if one.verdict != "suspect":
+        return False
+    missing = one.finding.get("missing") or ()
+    return question.arch is None or any(not name.endswith(" version") for name in missing)
+
+
+def _joined(found: Sequence[Avoided]) -> list[Avoided]:
+    """One entry for a kernel that the same record speaks against in prefill and in decode."""
+    entries: dict[tuple[object, ...], Avoided] = {}
+    for place, one in enumerate(found):
+        key = _subject(one) or (place,)
+        before = entries.get(key)
+        entries[key] = (
+            one
+            if before is None
+            else before._replace(
+                roles={**before.roles, **one.roles}, settings={**before.settings, **one.settings}
+            )
+        )
+    return list(entries.values())
+
+
+def _subject(one: Avoided) -> tuple[object, ...] | None:
+    """What makes two entries one: record, kernel, and the role without its phase."""
+    if len(one.roles) != 1:
+        return None
+    ((role, kernel),) = one.roles.items()
+    name, _, phase = role.rpartition(".")
+    if one.finding.get("kind") == "requirement":
+        return one.finding["record"], kernel
+    return (one.finding["record"], kernel, name) if phase in ("prefill", "decode") else None
 
 
 def _of_runs(each: Explored) -> Iterator[Avoided]:
@@ -50,16 +86,16 @@ def _of_runs(each: Explored) -> Iterator[Avoided]:
             yield Avoided(
                 engine=each.engine,
                 roles=dict(one.requested),
-                settings={
-                    key: value for key, value in one.tried.backend.settings.items() if key not in NAMES_ONLY
-                },
+                settings=_chosen(one.tried.backend),
                 verdict=worst.verdict,
                 finding=finding_json(worst),
             )
 
 
-def _chosen(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key not in NAMES_ONLY}
+def _chosen(backend: Backend) -> dict[str, Any]:
+    return {
+        key: value for key, value in backend.settings.items() if candidates.asked_for(backend, key, value)
+    }
 
 
 def _of_options(each: Explored, met: set[tuple[str, str]]) -> Iterator[Avoided]:
@@ -186,14 +222,14 @@ def _equal(one: Json, other: Json, ids: tuple[str, ...]) -> Iterator[Reason]:
             )
 
 
-def equals(picks: Sequence[Pick], spread: tuple[float, float]) -> tuple[Pick, ...]:
-    """The picks, each told which others it cannot be told apart from: intervals of own runs that overlap."""
+def equals(picks: Sequence[Pick]) -> tuple[Pick, ...]:
+    """The picks, each told which others it cannot be told apart from, as far as own runs measured both."""
     found = []
     for index, pick in enumerate(picks):
         same = [
             rank + 1
             for rank, other in enumerate(picks)
-            if rank != index and _measured(pick) and _measured(other) and _close(pick, other, spread[1])
+            if rank != index and _measured(pick) and _measured(other) and _close(pick, other)
         ]
         found.append(pick._replace(equal_to=tuple(same)))
     return tuple(found)
@@ -203,10 +239,16 @@ def _measured(pick: Pick) -> bool:
     return pick.predicted is not None and "own measurement" in pick.predicted.basis
 
 
-def _close(one: Pick, other: Pick, spread: float) -> bool:
+def _close(one: Pick, other: Pick) -> bool:
+    """Whether two measured values differ by no more than the wider of their intervals allows."""
     if one.predicted is None or other.predicted is None:
         return False
-    return abs(math.log(one.predicted.value / other.predicted.value)) < math.log(1 + spread)
+    apart = abs(math.log(one.predicted.value / other.predicted.value))
+    return apart <= max(_margin(one.predicted), _margin(other.predicted)) + ROUNDING
+
+
+def _margin(found: Expected) -> float:
+    return math.log(max(found.high / found.value, found.value / found.low))
 
 
 def diagnosis(question: Query, evidence: Evidence, known: Known) -> Iterator[Reason]:
@@ -250,6 +292,8 @@ def abstained(question: Query, picks: Sequence[Pick], known: Known) -> str | Non
     """Why there is no number, or no pick at all."""
     if not picks:
         return "Every configuration that the catalogued engines can be asked for is known to fail here."
+    if question.arch is None:
+        return _nothing_known(question)
     if any(pick.predicted for pick in picks):
         return None
     if question.entry is None:
@@ -263,6 +307,32 @@ def abstained(question: Query, picks: Sequence[Pick], known: Known) -> str | Non
         "No numbers: sizes of this model or GPU are unknown."
         if known.model
         else "No numbers: no fitted model."
+    )
+
+
+def _nothing_known(question: Query) -> str:
+    """Why nothing can be told of an unknown GPU, and what would end that for the least effort."""
+    gpu = question.hardware.gpu or "the GPU"
+    model = question.model.name or "the model"
+    both = "" if question.entry else f", nor {model} among the models"
+    return (
+        f"{gpu} is not among the known GPUs{both}: no record, run or published number bears on it. "
+        "Say its architecture (--gpu sm90, gfx942 …) if you know it; `--gpu auto` asks the driver. Else the "
+        "cheapest experiment is to start what the engine picks by itself, untested, and to ingest its log: "
+        "that tells the architecture and the kernels."
+    )
+
+
+def experiment(pick: Pick) -> Pick:
+    """What an engine does by itself on a GPU of which nothing is known: a try, not an advice."""
+    return pick._replace(
+        status="untested",
+        kind="explore",
+        p_works=min(pick.p_works, CHANCE["untested"]),
+        predicted=None,
+        measured=(),
+        gain=None,
+        teaches=f"whether {pick.engine} starts here at all, and which kernels it picks by itself.",
     )
 
 

@@ -12,12 +12,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from kb.measurements import ServingPoint
-from kb.model import Tried
+from kb.model import Backend, Tried
 from kb.vocab import engines
 from kb.vocab.gpus import Gpu, arch_of
 from kb.vocab.models import ModelEntry
 from recommend.advice import Reason
-from recommend.alike import Setup, chooses, same_checkpoint
+from recommend.alike import Setup, chooses, filled_in, foreign, same_checkpoint
 from recommend.own import successes
 from recommend.physics import EMPTY, Layout, weight_bytes_per_gpu
 from recommend.query import Asked, Query, Resolution, ask, resolve
@@ -72,7 +72,19 @@ def base(asked: Asked, engine: str, count: int | None) -> Query:
         if count and count > 1 and not said & {"tp", engines.canonical_dest(name, "tp")}
         else ()
     )
-    return ask(replace(asked, engine=engine, settings=(*asked.settings, *sized), gpus=count or asked.gpus))
+    return ask(
+        replace(
+            asked,
+            engine=engine,
+            settings=(*asked.settings, *sized),
+            environment=[
+                pair
+                for pair in asked.environment
+                if asked.engine or not foreign(pair.partition("=")[0], name)
+            ],
+            gpus=count or asked.gpus,
+        )
+    )
 
 
 def vary(query: Query, settings: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Query:
@@ -94,9 +106,18 @@ def vary(query: Query, settings: Mapping[str, Any], environment: Mapping[str, st
     return resolve(changed)
 
 
+def _offered(query: Query, role: str, kernel: str) -> Mapping[str, Any] | None:
+    """How this release is asked for a kernel; nothing where the setting is of attention the model lacks."""
+    spelled = _spelled(query.engine or "", query.engine_version, role, kernel, query.arch, query.quantization)
+    latent = query.entry is not None and {"mla", "dsa"} & set(query.entry.attention)
+    if spelled and not latent and role != "mla" and any("mla" in key.lower() for key in spelled):
+        return None
+    return spelled
+
+
 def with_kernel(query: Query, role: str, kernel: str) -> Query | None:
     """The query with one kernel asked for, or ``None`` where this release cannot be asked for it."""
-    spelled = _spelled(query.engine or "", query.engine_version, role, kernel, query.arch, query.quantization)
+    spelled = _offered(query, role, kernel)
     if not spelled:
         return None
     settings = {key: value for key, value in spelled.items() if not key.isupper()}
@@ -110,7 +131,7 @@ def asking(query: Query, role: str, kernel: str) -> Query | None:
 
     Cheaper, and good enough to ask what is known of one kernel.
     """
-    spelled = _spelled(query.engine or "", query.engine_version, role, kernel, query.arch, query.quantization)
+    spelled = _offered(query, role, kernel)
     if not spelled:
         return None
     settings = {**query.settings, **{key: value for key, value in spelled.items() if not key.isupper()}}
@@ -137,6 +158,22 @@ def roles_in_use(query: Query, tried: Iterable[Tried] = ()) -> tuple[str, ...]:
     dense = () if sparse else ("mla",) if "mla" in kinds else ("attention.prefill", "attention.decode")
     linear = ("linear_attention",) if any("linear" in kind for kind in kinds) else ()
     return (*moe, *sparse, *dense, *linear, *_gemm(query.quantization))
+
+
+def roles_to_set(query: Query, roles: Iterable[str], tried: Iterable[Tried] = ()) -> tuple[str, ...]:
+    """The roles in use that may be set by hand: those that the model is known to have.
+
+    Of a model in no catalog only its own runs tell; what it may have is judged, never proposed.
+    """
+    if query.entry is not None:
+        return tuple(roles)
+    ran = {
+        role
+        for one in tried
+        if same_checkpoint(one, query) and any(successes(one))
+        for role in (*one.backend.requested, *one.backend.resolved)
+    }
+    return tuple(role for role in roles if role in ran)
 
 
 def _may_have_experts(query: Query, tried: Iterable[Tried]) -> bool:
@@ -218,10 +255,16 @@ def own(query: Query, setups: Iterable[Setup]) -> Iterator[Candidate]:
         backend = setup.tried.backend
         changed = vary(
             replace(query, engine_version=backend.engine_version or query.engine_version),
-            {key: value for key, value in backend.settings.items() if key not in NAMES_ONLY},
-            {key: value for key, value in backend.environment.items() if chooses(key)},
+            {key: value for key, value in backend.settings.items() if asked_for(backend, key, value)},
+            {key: value for key, value in backend.environment.items() if chooses(key, backend.engine)},
         )
         yield Candidate(query=changed, idea="own", changed=changed.requested, sources=setup.tried.runs)
+
+
+def asked_for(backend: Backend, key: str, value: Any) -> bool:
+    """Whether a person set this, as far as can be told: no name or place, not what the engine fills in."""
+    engine = backend.engine or ""
+    return key not in NAMES_ONLY and not filled_in(engine, backend.engine_version, key, value)
 
 
 def _fastest(one: Setup) -> float:

@@ -110,13 +110,13 @@ def measured_here(
     name = _name(metric, point)
     value = point.metrics[name]
     low, high = point.spread.get(name, (value, value))
-    if point.n < 3 or low == high:
-        low, high = min(low, value / (1 + spread[1])), max(high, value * (1 + spread[1]))
+    margin = margin_of(point, spread)
+    low, high = min(low, value / (1 + margin)), max(high, value * (1 + margin))
     other = tried.backend.engine_version
     if other not in (release, None) and release is not None:
         low, high = low / (1 + DRIFT), high * (1 + DRIFT)
     count = f"{point.n} own measurement{'s' if point.n > 1 else ''}"
-    short = "; a single short run: differences below the usual spread tell nothing" if point.n == 1 else ""
+    short = f"; {_single(point)}: differences below {margin:.0%} tell nothing" if point.n == 1 else ""
     return Expected(
         metric=metric,
         value=value,
@@ -127,6 +127,32 @@ def measured_here(
         evidence=(point.runs or tried.runs or (tried.key,))[:3],
         date=point.date,
     )
+
+
+# How far one run may be off, by how long it was under load; repeats tell their spread themselves.
+SHORT_S = 30.0
+SHORT_MARGIN, LONG_MARGIN = 0.2, 0.1
+
+
+def margin_of(point: Point, spread: tuple[float, float]) -> float:
+    """How far a measured value may be off at least, as a fraction; ``spread`` is that of repeats in general.
+
+    Two runs may agree by chance; from three on they tell their spread themselves.
+    """
+    if point.n > 1:
+        return spread[0] if point.n > 2 else spread[1]
+    return SHORT_MARGIN if is_short(point) else max(LONG_MARGIN, spread[1])
+
+
+def is_short(point: Point) -> bool:
+    """Whether a measurement is known to have lasted less than half a minute."""
+    lasted = point.metrics.get("duration_s")
+    return lasted is not None and lasted < SHORT_S
+
+
+def _single(point: Point) -> str:
+    lasted = point.metrics.get("duration_s")
+    return f"a single run of {lasted:.0f} s" if lasted else "a single run of unknown length"
 
 
 def _of_release(measured: str | None, asked: str | None) -> str:

@@ -25,6 +25,8 @@ MOST_REPAIRS = 4
 # Kernels of a role that no record speaks of: how many are worth proposing.
 MOST_SILENT = 3
 MOST_SPEAKING = 40
+# What is not worth a pick of its own: the chance is worse than of leaving the role alone.
+NEVER_ALONE = ("known-bad", "suspect")
 DOUBTFUL = ("known-bad", "disputed", "suspect")
 
 
@@ -39,7 +41,10 @@ class Option(NamedTuple):
 
 
 class Explored(NamedTuple):
-    """What one engine offers: judged candidates, every option of every role, its roles."""
+    """What one engine offers: judged candidates, every option of every role, its roles.
+
+    ``settable`` are the roles that the model is known to have.
+    """
 
     engine: str
     base: Query
@@ -47,6 +52,7 @@ class Explored(NamedTuple):
     judged: tuple[Judged, ...]
     options: tuple[Option, ...]
     roles: tuple[str, ...]
+    settable: tuple[str, ...]
     evidence: Evidence
     ground: Ground
 
@@ -54,12 +60,14 @@ class Explored(NamedTuple):
 def explore(base: Query, evidence: Evidence, known: Known) -> Explored:
     """Judge what one engine does by itself, its best composition and what ran here; drop the known bad."""
     roles = candidates.roles_in_use(base, evidence.tried)
-    setups = alike.setups(base, evidence.tried)
+    own_runs = evidence.tried
+    setups = alike.setups(base, own_runs)
     evidence = speaking(_of_engine(evidence, base, roles))
     options = tuple(_options(base, roles, evidence))
     ground = _ground(base, roles, options, setups, known)
     mended, because = repaired(base, evidence)
-    composed = compose(base, roles, options, evidence)
+    settable = candidates.roles_to_set(base, roles, own_runs)
+    composed = compose(base, settable, options, evidence)
     found = [Candidate(query=mended, idea="auto", because=because), composed]
     found += [composed._replace(query=query, idea=idea) for idea, query in candidates.layouts(composed.query)]
     found += candidates.own(base, setups)
@@ -70,6 +78,7 @@ def explore(base: Query, evidence: Evidence, known: Known) -> Explored:
         judged=tuple(_judged(found, evidence, ground)),
         options=options,
         roles=roles,
+        settable=settable,
         evidence=evidence,
         ground=ground,
     )
@@ -77,7 +86,8 @@ def explore(base: Query, evidence: Evidence, known: Known) -> Explored:
 
 def variants(explored: Explored, per_role: int) -> tuple[Judged, ...]:
     """The composition of one engine with one other kernel each, judged."""
-    found = _one_changed(explored.composed, explored.options, per_role)
+    options = [one for one in explored.options if one.role in explored.settable]
+    found = _one_changed(explored.composed, options, per_role)
     return tuple(_judged(found, explored.evidence, explored.ground))
 
 
@@ -272,7 +282,7 @@ def _pinned(current: str | None, now: Sequence[Finding], offered: Sequence[Optio
 def _one_changed(composed: Candidate, options: Sequence[Option], per_role: int) -> Iterator[Candidate]:
     """The composition with one other kernel: per role those that most is known for."""
     others = [one for one in options if composed.query.kernel(one.role) != one.kernel]
-    others = [one for one in others if word_of(one.findings) not in BAD]
+    others = [one for one in others if word_of(one.findings) not in NEVER_ALONE]
     for role in dict.fromkeys(one.role for one in others):
         ranked = sorted(
             (one for one in others if one.role == role),

@@ -77,7 +77,7 @@ def same(tried: Tried, query: Query) -> bool:
         and _agree(tried.hardware.count, query.hardware.count)
         and same_model(tried, query)
         and _same_settings(tried, query)
-        and _switches(backend.environment) == _switches(query.environment)
+        and _switches(backend.environment, query.engine) == _switches(query.environment, query.engine)
     )
 
 
@@ -142,12 +142,10 @@ def telling(settings: Mapping[str, Any], engine: str | None) -> dict[str, str]:
     }
 
 
-def _switches(environment: Mapping[str, str]) -> dict[str, str]:
-    return {
-        key: value
-        for key, value in environment.items()
-        if key.startswith(("SGL", "VLLM_", "TRTLLM_", "FLASHINFER_"))
-    }
+def _switches(environment: Mapping[str, str], engine: str | None) -> dict[str, str]:
+    """The variables that this engine and FlashInfer read; those of another engine change nothing."""
+    read = (*engines.VARIABLES.get(engine or "", ()), "FLASHINFER_")
+    return {key: value for key, value in environment.items() if key.startswith(read)}
 
 
 def failures(tried: Tried) -> Iterator[Ending]:

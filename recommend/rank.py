@@ -13,14 +13,14 @@ from kb.vocab import gpus
 from kb.vocab.gpus import Gpu
 from recommend import beside, candidates, policy
 from recommend.advice import Recommendation
-from recommend.expect import Known, Near, Outlook, neighbours, noise, outlook
+from recommend.expect import Known, Near, Outlook, neighbours, outlook
 from recommend.explore import bearing, explore, variants
 from recommend.physics import Load
 from recommend.pick import Prospect, kernels_of, pick
 from recommend.query import Asked, Query, ask
 from recommend.render.verdict import query_json
 from recommend.veto import Evidence
-from recommend.weigh import Judged
+from recommend.weigh import Judged, is_suspect
 
 # Of equal candidates: what ran, then what says its kernels out loud.
 _IDEAS = ("own", "composed", "auto", "kernel", "layout", "kv")
@@ -53,12 +53,13 @@ def recommend(asked: Asked, evidence: Evidence, known: Known, top: int = 3) -> R
             one for each in explored if each.engine == first for one in variants(each, 1 if top <= 3 else 3)
         ]
         prospects += [_prospect(one, load, known, near, question) for one in more]
+    prospects = _sound(prospects, question)
     prospects.sort(key=lambda one: (-one.worth, _IDEAS.index(one.judged.candidate.idea)))
-    chosen = diverse(prospects, top)
+    chosen = diverse(prospects, top if question.arch else 1)
     engines = {each.engine: each for each in explored}
     best = best_so_far(prospects, load)
     picks = tuple(pick(one, engines[one.query.engine or ""], question, known, best) for one in chosen)
-    picks = beside.equals(picks, noise(known))
+    picks = beside.equals(picks) if question.arch else tuple(beside.experiment(one) for one in picks)
     return Recommendation(
         query={
             **query_json(question),
@@ -69,13 +70,22 @@ def recommend(asked: Asked, evidence: Evidence, known: Known, top: int = 3) -> R
         assumed={**question.assumed, **_engine_assumed(question, chosen), **assumed},
         unknown=question.unknown,
         picks=picks,
-        avoid=tuple(beside.avoided(explored, [pick.engine for pick in picks])),
+        avoid=tuple(beside.avoided(explored, [pick.engine for pick in picks], question)),
         equal=tuple(beside.measured_equal(question, known)),
         measured=tuple(beside.measured_elsewhere(question, known)),
         diagnosis=tuple(beside.diagnosis(question, evidence, known)),
         abstained=beside.abstained(question, picks, known),
         would_change_this=tuple(beside.would_change(question, picks, assumed)),
     )
+
+
+def _sound(prospects: list[Prospect], question: Query) -> list[Prospect]:
+    """Those worth proposing: nothing suspect while anything else is left, no choices for an unknown GPU."""
+    if question.arch is None:
+        return [one for one in prospects if one.judged.candidate.idea == "auto"]
+    return [one for one in prospects if not is_suspect(one.judged)] or [
+        one for one in prospects if one.judged.candidate.idea in ("auto", "own")
+    ]
 
 
 def _count(question: Query, assumed: dict[str, str]) -> int | None:
@@ -98,7 +108,8 @@ def _engine_assumed(question: Query, chosen: Sequence[Prospect]) -> dict[str, st
     if question.engine or not chosen:
         return {}
     told = [one.query.assumed.get("engine_version") for one in chosen]
-    return {"engine_version": "; ".join(dict.fromkeys(text for text in told if text))}
+    known = "; ".join(dict.fromkeys(text for text in told if text))
+    return {"engine_version": known} if known else {}
 
 
 def installed(engine: str, question: Query, evidence: Evidence, assumed: dict[str, str]) -> str:

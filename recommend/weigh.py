@@ -97,6 +97,14 @@ def weigh(candidate: Candidate, verdict: Verdict, ground: Ground) -> Judged:
     )
 
 
+def is_suspect(judged: Judged) -> bool:
+    """Whether something speaks against this candidate that neither an own run nor another record answers."""
+    findings = judged.verdict.findings
+    return not judged.runs and any(
+        found.verdict == "suspect" and not answered(found, findings) for found in findings
+    )
+
+
 def _doubt(found: Finding, findings: Sequence[Finding]) -> float:
     if answered(found, findings):
         return 1.0

@@ -57,7 +57,18 @@ def _of_runs(judged: Judged) -> Iterator[Reason]:
         query = judged.candidate.query
         others = {one.backend.engine_version for one in judged.runs if not same_release(one, query)}
         release = f" with release {', '.join(sorted(filter(None, others)))}" if others else ""
-        yield Reason(f"{count} of this model served with these kernels on this GPU{release}{when}.", ids[:5])
+        yield Reason(
+            f"{count} of this model {_reached(judged)} with these kernels on this GPU{release}{when}.",
+            ids[:5],
+        )
+
+
+def _reached(judged: Judged) -> str:
+    """How far own runs went: to be ready is less than to have answered."""
+    stages = {ending.stage for one in judged.runs for ending in one.endings if ending.effect == "ok"}
+    if stages & {"load_test", "quality"} or any(one.points for one in judged.runs):
+        return "served under load"
+    return "served" if "serve" in stages else "became ready, with no request on record,"
 
 
 def _of_roles(judged: Judged, against: Against, roles: Sequence[str]) -> Iterator[Reason]:

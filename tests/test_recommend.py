@@ -20,6 +20,7 @@ from recommend.advice import STATUSES, Recommendation, to_wire
 from recommend.expect import Known
 from recommend.query import Asked, ask
 from recommend.rank import recommend
+from recommend.render.advice import as_text, command_lines
 
 FORBIDDEN = ("duckdb", "pydantic", "numpy", "sklearn", "rich", "markdown_it", "yaml")
 RECORDS = load().records
@@ -278,3 +279,105 @@ def test_wrong_usage_is_told_without_a_traceback(words: list[str], said: str) ->
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+SERVED = Ending(stage="load_test", effect="ok", blame="unknown", runs=("run:cc",), date="2026-11-29")
+
+
+def test_a_command_names_no_variable_of_another_engine_and_nothing_that_an_engine_fills_in() -> None:
+    ran = Tried(
+        key="sglang",
+        hardware=Hardware(gpu="NVIDIA H200", arch="sm90", count=1),
+        model=Model(name="org/tiny", quantization="bf16"),
+        backend=Backend(
+            engine="sglang",
+            engine_version="0.5.11",
+            settings={"context_length": 4096, "encoder_transfer_backend": "zmq_to_scheduler"},
+            environment={
+                "VLLM_USE_FLASHINFER_SAMPLER": "0",
+                "SGLANG_ENABLE_JIT_DEEPGEMM": "0",
+                "PYTHONPATH": "/lab",
+                "NCCL_P2P_DISABLE": "1",
+            },
+        ),
+        endings=(SERVED,),
+        runs=SERVED.runs,
+        date=SERVED.date,
+    )
+    first = answer(gpu="h200", model="org/tiny", tried=(ran,)).picks[0]
+    assert first.status == "proven-here"
+    assert first.environment == {"SGLANG_ENABLE_JIT_DEEPGEMM": "0", "NCCL_P2P_DISABLE": "1"}
+    assert "--context-length 4096" in first.command
+    assert "encoder" not in first.command
+
+
+def test_variables_given_in_the_question_go_to_their_own_engine() -> None:
+    found = answer(gpu="h200", model="Qwen/Qwen3-8B", environment=("VLLM_USE_FLASHINFER_SAMPLER=0",))
+    given = {pick.engine: dict(pick.environment) for pick in found.picks}
+    assert given["sglang"] == {}
+    assert given["vllm"] == {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
+
+
+def test_nothing_is_claimed_about_an_unknown_gpu_and_model() -> None:
+    found = answer(gpu="no-such-card", model="no-such-model")
+    assert found.abstained
+    assert [pick.status for pick in found.picks] == ["untested"]
+    assert found.picks[0].predicted is None
+    assert not found.picks[0].roles
+    assert {one.verdict for one in found.avoid} <= {"known-bad", "disputed"}
+    text = as_text(found)
+    assert text.startswith("I DON'T KNOW")
+    assert "RUN THIS" not in text
+
+
+def test_an_unknown_model_is_not_suspected_for_what_it_might_be() -> None:
+    found = answer(gpu="h200", model="no-such-model")
+    assert avoided(found)["moe", "trtllm-gen"] == "known-bad"
+    assert not any("moe" in pick.roles for pick in found.picks)
+    for one in found.avoid:
+        assert one.verdict != "suspect" or all(name.endswith(" version") for name in one.finding["missing"])
+
+
+@pytest.mark.parametrize(
+    ("gpu", "model"),
+    [
+        ("l40s", "llama-3.1-8b"),
+        ("mi300x", "Qwen/Qwen3-32B"),
+        ("a100", "Qwen/Qwen3-8B"),
+        ("b200", "openai/gpt-oss-120b"),
+    ],
+)
+def test_no_pick_is_suspect_or_sets_what_the_model_lacks(gpu: str, model: str) -> None:
+    found = answer(gpu=gpu, model=model, top=6)
+    assert found.picks
+    for pick in found.picks:
+        assert not any(reason.text.startswith("Suspect") for reason in pick.why)
+        assert not any("mla" in key for key in pick.settings)
+    assert not any("mla" in key for one in found.avoid for key in one.settings)
+
+
+def test_a_kernel_of_both_phases_is_one_entry(glm5: Recommendation) -> None:
+    roles = [dict(one.roles) for one in glm5.avoid if "flashmla" in one.roles.values()]
+    assert roles == [{"dsa.prefill": "flashmla", "dsa.decode": "flashmla"}]
+
+
+def test_a_long_command_is_broken_and_still_the_same_command(glm5: Recommendation) -> None:
+    for pick in glm5.picks:
+        lines = command_lines(pick.argv)
+        assert all(len(line) <= 96 for line in lines)
+        joined = "\n".join(lines).replace("\\\n", " ")
+        assert shlex.split(joined) == shlex.split(pick.command)
+
+
+@pytest.mark.parametrize(("lasted", "same"), [(5.0, True), (120.0, False)])
+def test_how_long_a_run_lasted_decides_what_is_noise(lasted: float, same: bool) -> None:
+    def point(tok_s: float) -> Point:
+        metrics = {"output_tok_s": tok_s, "duration_s": lasted}
+        return Point(workload={"concurrency": 64}, metrics=metrics, date="2026-11-29")
+
+    fast = own({"moe_backend": "triton"}, SERVED, (point(15430),), requested={"moe": "triton"})
+    slow = own({"moe_backend": "marlin"}, SERVED, (point(13347),), requested={"moe": "marlin"})
+    found = answer(gpu="h200", model="org/tiny-moe", engine="vllm==0.21.0", tried=(fast, slow))
+    measured = [pick for pick in found.picks if pick.predicted and "own" in pick.predicted.basis]
+    assert len(measured) == 2
+    assert bool(measured[0].equal_to) is same

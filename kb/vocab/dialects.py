@@ -32,6 +32,16 @@ OTHER_ENGINES: Mapping[str, tuple[str, ...]] = {
     "atom": ("atom",),
     "dynamo": ("dynamo", "nvidia dynamo"),
 }
+# How the names of the environment variables begin that only one engine reads.
+VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "sglang": ("SGLANG_", "SGL_"),
+    "vllm": ("VLLM_",),
+    "tensorrt-llm": ("TRTLLM_", "TLLM_", "TRT_LLM_"),
+    "llama.cpp": ("LLAMA_", "GGML_"),
+    "lmdeploy": ("LMDEPLOY_", "TM_"),
+    "ollama": ("OLLAMA_",),
+    "tgi": ("TGI_",),
+}
 _KV_DTYPES = (
     ("auto", None),
     ("fp8_e5m2", "fp8_e5m2"),

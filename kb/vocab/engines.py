@@ -8,6 +8,7 @@ import.
 from kb.vocab.commands import Launch, parse_command, parse_shell
 from kb.vocab.dialects import (
     ENGINES,
+    VARIABLES,
     canonical_dest,
     canonical_engine,
     canonical_settings,
@@ -31,6 +32,7 @@ from kb.vocab.spellings import (
 __all__ = [
     "CONFIG_FILE",
     "ENGINES",
+    "VARIABLES",
     "Launch",
     "canonical_dest",
     "canonical_engine",

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from recommend.advice import Avoided, Expected, Pick, Reason, Recommendation, significant
+from recommend.pick import ASSIGNMENT, command
 from recommend.render.plain import paste, row, rows, safe
 
 _STATUS = {
@@ -26,15 +27,18 @@ SHOWN_AVOIDED = 8
 def as_text(answer: Recommendation) -> str:
     """The whole answer for people."""
     lines: list[str] = []
+    unknown = answer.query.get("arch") is None and bool(answer.picks)
+    if unknown:
+        lines += [*row("I DON'T KNOW", answer.abstained or "", indent=0, gutter=14), ""]
     for rank, pick in enumerate(answer.picks, 1):
-        lines += [*_pick_lines(rank, pick), ""]
+        lines += [*_pick_lines("CHEAPEST EXPERIMENT" if unknown else _title(rank), rank, pick), ""]
     if not answer.picks:
         lines += [*row("NOTHING", answer.abstained or "nothing to recommend", indent=0), ""]
     lines += _section("DO NOT RUN", _avoid_lines(answer.avoid))
     lines += _section("MEASURED EQUAL", _reason_lines(answer.equal))
     lines += _section("MEASURED ELSEWHERE", _measured_lines(answer.measured))
     lines += _section("DIAGNOSIS", _reason_lines(answer.diagnosis))
-    if answer.picks and answer.abstained:
+    if answer.picks and answer.abstained and not unknown:
         lines += _section("NO NUMBER", row("", answer.abstained, gutter=0))
     lines += _section("ASSUMED", rows("", _assumed(answer), gutter=0))
     lines += _section("UNKNOWN", rows("", answer.unknown, gutter=0))
@@ -47,13 +51,17 @@ def _section(title: str, lines: Iterator[str]) -> list[str]:
     return [title, *found, ""] if found else []
 
 
-def _pick_lines(rank: int, pick: Pick) -> Iterator[str]:
+def _title(rank: int) -> str:
+    return "RUN THIS" if rank == 1 else f"OR ({rank})"
+
+
+def _pick_lines(title: str, rank: int, pick: Pick) -> Iterator[str]:
     release = " ".join(filter(None, [pick.engine, pick.engine_version]))
-    title = "RUN THIS" if rank == 1 else f"OR ({rank})"
     chance = f"{pick.p_works:.0%} likely to work, {_STATUS[pick.status]}; one try: {pick.cost_min:.0f} min"
     yield f"{title}: {safe(release)} ({chance})"
     yield ""
-    yield from paste("", pick.command, indent=4, gutter=0)
+    for line in command_lines(pick.argv):
+        yield from paste("", line, indent=4, gutter=0)
     if pick.file:
         yield f"    with {pick.file[0]}:"
         yield from (f"      {safe(line)}" for line in pick.file[1].splitlines())
@@ -65,9 +73,37 @@ def _pick_lines(rank: int, pick: Pick) -> Iterator[str]:
     yield from rows("expect", _expectations(pick))
     if pick.equal_to:
         others = ", ".join(str(one) for one in pick.equal_to)
-        yield from row("equal", f"within the noise of {others}: a single short run cannot tell them apart")
+        yield from row("equal", f"within the noise of {others}: these measurements cannot tell them apart")
     if rank == 1:
         yield from rows("verify", pick.verify)
+
+
+# Room for the indent and the backslash.
+COMMAND_WIDTH = 92
+
+
+def command_lines(argv: Sequence[str]) -> list[str]:
+    """A command to paste, broken before its options where it is too long for one line."""
+    lines: list[str] = []
+    for part in _parts(argv):
+        if lines and len(lines[-1]) + 1 + len(part) <= COMMAND_WIDTH:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(part if not lines else f"  {part}")
+    return [f"{safe(line)} \\" for line in lines[:-1]] + [safe(line) for line in lines[-1:]]
+
+
+def _parts(argv: Sequence[str]) -> Iterator[str]:
+    """The words of a command, quoted; an option keeps its values beside it."""
+    part: list[str] = []
+    program = next((place for place, word in enumerate(argv) if not ASSIGNMENT.match(word)), len(argv))
+    for place, word in enumerate(argv):
+        if part and (word.startswith("-") or place <= program) and part != ["python"]:
+            yield command(part)
+            part = []
+        part.append(word)
+    if part:
+        yield command(part)
 
 
 def _why_lines(pick: Pick) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from recommend.advice import Avoided, Expected, Pick, Reason, Recommendation
-from recommend.render.advice import UNITS, interval, number, spelled, told
+from recommend.render.advice import UNITS, command_lines, interval, number, spelled, told
 from recommend.render.plain import safe
 
 _SPECIAL = re.compile(r"[\\`*{}\[\]<>|~$]|(?<!\w)_|_(?!\w)|^[-+#=!&]|^\d+(?=[.)]\s)|!(?=\[)")
@@ -92,7 +92,7 @@ def _verdict(answer: Recommendation) -> Iterator[str]:
         f"Run {plain(release)}: {first.p_works:.0%} likely to work, because {_STATUS[first.status]}. "
         f"One try takes about {first.cost_min:.0f} minutes."
     )
-    yield fenced(first.command, "sh")
+    yield fenced("\n".join(command_lines(first.argv)), "sh")
     yield from _file(first)
     if answer.abstained:
         yield plain(answer.abstained)
