@@ -28,6 +28,10 @@ MaxTtft = Annotated[float | None, typer.Option("--max-ttft-ms", help="Most ms to
 MaxTpot = Annotated[float | None, typer.Option("--max-tpot-ms", help="Most ms per output token.")]
 MinUser = Annotated[float | None, typer.Option("--min-tok-s-user", help="Least tokens/s for each user.")]
 Top = Annotated[int, typer.Option("--top", min=1, max=20, help="How many picks.")]
+PlanHours = Annotated[
+    float | None, typer.Option("--plan", min=0.1, help="Hours: an ordered plan of tries, and when to stop.")
+]
+Script = Annotated[Path | None, typer.Option("--script", help="File for the plan as a shell script.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="File to write (default: stdout).")]
 
 
@@ -54,6 +58,8 @@ def recommend(
     environment: Env = None,
     dependencies: With = None,
     top: Top = 3,
+    plan: PlanHours = None,
+    script: Script = None,
     records: RecordDirs = None,
     store: StorePath = None,
     as_json: AsJson = False,
@@ -75,13 +81,34 @@ def recommend(
         environment=environment or (),
         dependencies=dependencies or (),
     )
-    answer = answer_to(asked, store, records or (), top)
+    answer = answer_to(asked, store, records or (), max(top, 6) if plan else top)
+    made = planned(answer, plan, script)
     if as_json:
-        print_json(to_wire(answer))
+        print_json({**to_wire(answer), **({"plan": made[0]} if made else {})})
     else:
         typer.echo(as_text(answer))
+        typer.echo("\n".join(made[1]) if made else "", nl=bool(made))
     if not answer.picks:
         raise typer.Exit(EXIT_NO)
+
+
+def planned(answer: Recommendation, hours: float | None, script: Path | None) -> tuple[Any, list[str]] | None:
+    """The plan as JSON and as lines; writes the script where one is asked for."""
+    if hours is None and script is None:
+        return None
+    from recommend import plan as planning
+    from recommend.physics import Load
+    from recommend.render.script import script as as_script
+
+    made = planning.plan(answer.picks, hours or 2.0)
+    if script is not None:
+        _write(script, as_script(made, answer.picks, Load(**answer.query["workload"])))
+    lines = [
+        "",
+        f"PLAN FOR {made.hours:g} HOURS",
+        *(f"  {line}" for line in planning.lines(made, answer.picks)),
+    ]
+    return planning.to_wire(made), lines
 
 
 def runbook(
