@@ -60,6 +60,8 @@ def _in_bounds(condition: Condition, word: str) -> bool | None:
 
 def plain(value: Any) -> str:
     """A value as compared text: lower case, ``true``/``false``, whole numbers without a point."""
+    if isinstance(value, str):
+        return value.strip().lower()
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():

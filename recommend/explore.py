@@ -65,9 +65,10 @@ def explore(base: Query, evidence: Evidence, known: Known) -> Explored:
     evidence = speaking(_of_engine(evidence, base, roles))
     options = tuple(_options(base, roles, evidence))
     ground = _ground(base, roles, options, setups, known)
-    mended, because = repaired(base, evidence)
+    light = unremedied(evidence)
+    mended, because = repaired(base, evidence, light)
     settable = candidates.roles_to_set(base, roles, own_runs)
-    composed = compose(base, settable, options, evidence)
+    composed = compose(base, settable, options, evidence, light)
     found = [Candidate(query=mended, idea="auto", because=because), composed]
     found += [composed._replace(query=query, idea=idea) for idea, query in candidates.layouts(composed.query)]
     found += candidates.own(base, setups)
@@ -75,7 +76,7 @@ def explore(base: Query, evidence: Evidence, known: Known) -> Explored:
         engine=base.engine or "",
         base=base,
         composed=composed,
-        judged=tuple(_judged(found, evidence, ground)),
+        judged=tuple(_judged(found, light, ground)),
         options=options,
         roles=roles,
         settable=settable,
@@ -88,7 +89,7 @@ def variants(explored: Explored, per_role: int) -> tuple[Judged, ...]:
     """The composition of one engine with one other kernel each, judged."""
     options = [one for one in explored.options if one.role in explored.settable]
     found = _one_changed(explored.composed, options, per_role)
-    return tuple(_judged(found, explored.evidence, explored.ground))
+    return tuple(_judged(found, unremedied(explored.evidence), explored.ground))
 
 
 class Bearing(NamedTuple):
@@ -109,20 +110,23 @@ def bearing(evidence: Evidence, question: Query) -> Evidence:
 
 
 def _of_engine(evidence: Evidence, base: Query, roles: Sequence[str]) -> Evidence:
-    """The records that speak of this engine (or of all) and of no role that this model has no work for."""
+    """The records that some candidate of this engine can meet, each with the alternatives that it can meet.
+
+    Versions, hardware and model are the same for all of them, and so are the roles that there is work for.
+    """
     named = {*roles, *base.resolved}
     named |= {role.partition(".")[0] for role in named}
-    kept = [record for record in evidence.records if _speaks_to(record, base.engine, named)]
+    kept = []
+    for record in evidence.records:
+        matches = [one for one in record["matches"] if _can_meet(record, one, base, named)]
+        if matches:
+            kept.append({**record, "matches": matches})
     return Bearing(kept, evidence.tried)
 
 
-def _speaks_to(record: Mapping[str, Any], engine: str | None, roles: set[str]) -> bool:
-    for one in record["matches"]:
-        said = [condition.get("any") for name, _, condition in one["when"] if name == "engine"]
-        used = [key for name, key, _ in one["when"] if name == "roles"]
-        if all(words is None or engine in words for words in said) and roles.issuperset(used):
-            return True
-    return False
+def _can_meet(record: Mapping[str, Any], one: Mapping[str, Any], base: Query, roles: set[str]) -> bool:
+    used = {key for name, key, _ in one["when"] if name == "roles"}
+    return used <= roles and match(_stripped({**record, "matches": [one]}), base) is not None
 
 
 def speaking(evidence: Evidence) -> Evidence:
@@ -146,6 +150,11 @@ def speaking(evidence: Evidence) -> Evidence:
     return Bearing(evidence.records, kept[:MOST_SPEAKING])
 
 
+def unremedied(evidence: Evidence) -> Evidence:
+    """Evidence whose findings name no remedies: to be rendered and tested only for what is shown."""
+    return Bearing([{**record, "instead": ()} for record in evidence.records], evidence.tried)
+
+
 def _stripped(record: Mapping[str, Any]) -> dict[str, Any]:
     matches = [
         {"when": [row for row in one["when"] if row[0] in FIXED], "mirror": one["mirror"]}
@@ -160,8 +169,7 @@ def _options(base: Query, roles: Sequence[str], evidence: Evidence) -> Iterator[
     for role in roles:
         records = [record for record in evidence.records if _names(record, role)]
         spoken = {kernel for record in records for kernel in _kernels_of(record, role)}
-        # Remedies are rendered only for what is shown in the end.
-        light = Bearing([{**record, "instead": ()} for record in records], failed)
+        light = unremedied(Bearing(records, failed))
         for kernel in _worth_asking(role, spoken):
             query = candidates.asking(base, role, kernel)
             if query is not None:
@@ -210,29 +218,33 @@ def word_of(findings: Sequence[Finding]) -> str:
 _PREFERENCE = ("known-good", "no-known-problem", "suspect", "disputed", "known-bad")
 
 
-def compose(base: Query, roles: Sequence[str], options: Sequence[Option], evidence: Evidence) -> Candidate:
+def compose(
+    base: Query, roles: Sequence[str], options: Sequence[Option], evidence: Evidence, light: Evidence
+) -> Candidate:
     """The base with kernels set by hand where the engine's own choice is worse, unknown or fragile."""
     query = base
     changed: dict[str, str] = {}
-    by_itself = judge(base, evidence).findings
+    by_itself = judge(base, light).findings
     for role in roles:
         offered = [one for one in options if one.role == role]
         kernel = _pinned(base.kernel(role), [found for found in by_itself if about(found, role)], offered)
         step = candidates.with_kernel(query, role, kernel) if kernel else None
         if step is not None and kernel is not None:
             query, changed = step, {**changed, role: kernel}
-    query, because = repaired(query, evidence)
+    query, because = repaired(query, evidence, light)
     return Candidate(query=query, idea="composed", changed=changed, because=because)
 
 
-def repaired(query: Query, evidence: Evidence) -> tuple[Query, tuple[Reason, ...]]:
+def repaired(query: Query, evidence: Evidence, light: Evidence) -> tuple[Query, tuple[Reason, ...]]:
     """The query with the remedies of what is known bad about it, and why each was put in."""
     because: list[Reason] = []
     for _ in range(MOST_REPAIRS):
+        if not _bad_records(query, light):
+            break
         bad = [found for found in judge(query, evidence).findings if found.verdict in BAD]
         for found in bad:
             step = _remedied(query, found)
-            if step is not None and found.record not in _bad_records(step, evidence):
+            if step is not None and found.record not in _bad_records(step, light):
                 because.append(
                     Reason(f"{_difference(query, step)}: {found.title.rstrip('.')}.", (found.record,))
                 )

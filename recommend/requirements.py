@@ -40,8 +40,10 @@ def unmet(query: Query, spoken: Collection[str]) -> Iterator[Finding]:
 
 
 def _speaks(row: Json, role: str, kernel: str, query: Query) -> bool:
+    if kernel != row["kernel"]:
+        return False
     roles = {one for name in row["roles"] for one in engines.role_names(name)}
-    if kernel != row["kernel"] or role.rpartition(":")[2] not in roles:
+    if role.rpartition(":")[2] not in roles:
         return False
     wanted = row.get("quantization")
     if wanted and not set(wanted) & set(models.quantization_groups(query.quantization or "")):

@@ -194,6 +194,7 @@ def newest(engine: str) -> str | None:
     return known[-1] if known else None
 
 
+@cache
 def between(
     engine: str, version: str | None, among: tuple[str, ...] | None = None
 ) -> tuple[str | None, str | None]:
@@ -219,6 +220,7 @@ def between(
     return lower, upper
 
 
+@cache
 def neighbours(engine: str, version: str | None) -> tuple[str, ...]:
     """The releases that answer for a version: itself, or both neighbours, or the newest when none is
     named."""

@@ -62,6 +62,7 @@ def canonical_kernel(text: str) -> str:
     return str(kernels()["aliases"].get(word, word))
 
 
+@cache
 def role_names(text: str) -> tuple[str, ...]:
     """The roles a word stands for: ``attention`` → prefill and decode; a scope (``draft:``) is kept."""
     scope, colon, role = text.strip().lower().rpartition(":")
