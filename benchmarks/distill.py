@@ -5,8 +5,8 @@ Owns what is kept, what is repaired and what is dropped (each counted on stderr)
     python benchmarks/distill.py TABLES_DIR [OUT_DIR]
 
 TABLES_DIR holds ``e2e_serving_silicon.parquet``, ``moe_kernel_choice.parquet`` and
-``attention_kernel_choice.parquet``. The output is sorted tab-separated text, so that a change of one number is
-one changed line and that the reading path needs nothing but the standard library.
+``attention_kernel_choice.parquet``. The output is sorted tab-separated text, so that a change of one number
+is one changed line and that the reading path needs nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -42,9 +42,11 @@ with cleaned as (
          else n_gpus_est end as gpus,
     case when serving_mode = 'agg' then '' else concat_ws(' ',
       concat('p', coalesce(prefill_num_workers::varchar, '?'), 'x', coalesce(prefill_tp_size::varchar, '?'),
-             '/', coalesce(prefill_attention_dp_size::varchar, '?'), '/', coalesce(prefill_moe_ep_size::varchar, '?')),
+             '/', coalesce(prefill_attention_dp_size::varchar, '?'),
+             '/', coalesce(prefill_moe_ep_size::varchar, '?')),
       concat('d', coalesce(decode_num_workers::varchar, '?'), 'x', coalesce(decode_tp_size::varchar, '?'),
-             '/', coalesce(decode_attention_dp_size::varchar, '?'), '/', coalesce(decode_moe_ep_size::varchar, '?'))
+             '/', coalesce(decode_attention_dp_size::varchar, '?'),
+             '/', coalesce(decode_moe_ep_size::varchar, '?'))
     ) end as split
   from cleaned
 ), once as (
@@ -52,18 +54,21 @@ with cleaned as (
   select hw, isl, osl, concurrency, round(ttft_ms, 5) as ttft, round(tpot_ms, 7) as tpot,
     min(checkpoint) as model, min(engine) as engine, min(version) as version, min(precision) as precision,
     min(gemm_quant_mode) as gemm, min(moe_quant_mode) as moe, min(serving_mode) as mode, min(tp) as tp,
-    min(pp_size) as pp, min(dp) as dp, min(moe_tp) as moe_tp, min(ep) as ep, min(gpus) as gpus, min(split) as split,
+    min(pp_size) as pp, min(dp) as dp, min(moe_tp) as moe_tp, min(ep) as ep, min(gpus) as gpus,
+    min(split) as split,
     min(measured_date) as date, count(*) as copies
   from repaired group by 1, 2, 3, 4, 5, 6
 )
 select coalesce(max(date)::varchar, '') as date, hw, coalesce(gpus::varchar, '') as gpus, model, engine,
   coalesce(version, '') as version, coalesce(precision, '') as precision, coalesce(gemm, '') as gemm,
   coalesce(moe, '') as moe, mode, coalesce(tp::varchar, '') as tp, coalesce(pp::varchar, '') as pp,
-  coalesce(dp::varchar, '') as dp, coalesce(moe_tp::varchar, '') as moe_tp, coalesce(ep::varchar, '') as ep, split,
+  coalesce(dp::varchar, '') as dp, coalesce(moe_tp::varchar, '') as moe_tp,
+  coalesce(ep::varchar, '') as ep, split,
   isl, osl, concurrency, printf('%.6g', median(ttft)) as ttft_ms, printf('%.6g', median(tpot)) as tpot_ms,
   count(*) as n, printf('%.4g', min(concurrency * osl / ((ttft + (osl - 1) * tpot) / 1000))) as low_tok_s,
   printf('%.4g', max(concurrency * osl / ((ttft + (osl - 1) * tpot) / 1000))) as high_tok_s
-from once group by hw, gpus, model, engine, version, precision, gemm, moe, mode, tp, pp, dp, moe_tp, ep, split,
+from once
+group by hw, gpus, model, engine, version, precision, gemm, moe, mode, tp, pp, dp, moe_tp, ep, split,
   isl, osl, concurrency
 order by all
 """
@@ -73,14 +78,16 @@ case when kernel_source in ('moe_torch_flow', 'vllm_mxfp4_moe', 'vllm_xpu_moe') 
      when kernel_source like '%marlin%' then 'marlin'
      when kernel_source like '%deepgemm%' then 'deepgemm'
      when kernel_source like '%oaitriton%' then 'triton-kernels'
-     when kernel_source like '%min_latency%' or kernel_source like '%trtllm_%' or kernel_source like '%trtllm' then 'trtllm-gen'
+     when kernel_source like '%min_latency%' or kernel_source like '%trtllm_%'
+       or kernel_source like '%trtllm' then 'trtllm-gen'
      when kernel_source like '%cutlass%' then 'cutlass'
      when kernel_source like '%triton%' or kernel_source = 'vllm_fused_moe' then 'triton'
      else '?' end
 """
 
 MOE = """
-select hw, hidden_size as hidden, inter_size as intermediate, topk, num_experts as experts, dtype, moe_tp_size as tp,
+select hw, hidden_size as hidden, inter_size as intermediate, topk, num_experts as experts, dtype,
+  moe_tp_size as tp,
   moe_ep_size as ep, engine, {kernel} as kernel, kernel_source as source, max(engine_version) as version,
   {cells}
 from read_parquet('{tables}/moe_kernel_choice.parquet')
@@ -98,7 +105,8 @@ case when kernel_source like '%fa3%' then 'fa3' when kernel_source like '%fa2%' 
 """
 
 ATTENTION = """
-select hw, case phase when 'context' then 'prefill' else 'decode' end as phase, num_heads as heads, kv_heads, head_dim,
+select hw, case phase when 'context' then 'prefill' else 'decode' end as phase, num_heads as heads,
+  kv_heads, head_dim,
   attn_dtype as dtype, kv_cache_dtype as kv_dtype, engine, {kernel} as kernel, kernel_source as source,
   max(engine_version) as version, {cells}
 from read_parquet('{tables}/attention_kernel_choice.parquet')
@@ -138,7 +146,7 @@ def moe_query(tables: Path) -> str:
 
 
 def attention_query(tables: Path) -> str:
-    """One row per series, one column per batch x length of either phase (a series fills only its own phase's)."""
+    """One row per series, one column per batch x length (a series fills only its own phase's)."""
     prefill = [
         cell(f"phase = 'context' and batch_size || 'x' || isl = '{point}'", f"p{point}") for point in PREFILL
     ]
