@@ -3,7 +3,8 @@
     python benchmarks/make_inputs.py FOLDER [--mb 300] [--files 1000] [sglang vllm trace json small]
 
 Server logs begin with a real start from tests/formats and go on with batch lines, requests and now and then
-a line that no rule knows; the trace is ``nvidia-smi --query-gpu`` of eight GPUs with units, busy and idle by turns.
+a line that no rule knows; the trace is ``nvidia-smi --query-gpu`` of eight GPUs with units, busy and idle
+by turns.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def sglang_lines(rnd: random.Random) -> Iterator[str]:
         else:
             yield (
                 f"{stamp} Decode batch, #running-req: {running}, #token: {tokens}, "
-                f"token usage: {below():.2f}, cuda graph: True, gen throughput (token/s): {below() * 9000:.2f}, #queue-req: {running % 7}\n"
+                f"token usage: {below():.2f}, cuda graph: True, gen throughput (token/s): {below() * 9000:.2f}, "
+                f"#queue-req: {running % 7}\n"
             )
 
 
@@ -97,7 +99,8 @@ def trace_lines(rnd: random.Random) -> Iterator[str]:
             load, power = (60 + int(below() * 41), 350 + below() * 350) if busy else (0, 70 + below() * 9)
             yield (
                 f"{stamp}.{int(below() * 1000):03d}, {gpu}, NVIDIA H200, "
-                f"GPU-00000000-0000-0000-0000-00000000000{gpu}, P0, {35 + load // 3}, {load} %, {load // 2} %, "
+                f"GPU-00000000-0000-0000-0000-00000000000{gpu}, P0, {35 + load // 3}, {load} %, "
+                f"{load // 2} %, "
                 f"{load * 1300} MiB, 143771 MiB, {power:.2f} W, 700.00 W, "
                 f"{1980 - 15 * int(below() * busy * 9)} MHz, 3201 MHz, 0x000000000000000{4 * (power > 690)}\n"
             )
