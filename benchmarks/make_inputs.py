@@ -59,8 +59,8 @@ def sglang_lines(rnd: random.Random) -> Iterator[str]:
         else:
             yield (
                 f"{stamp} Decode batch, #running-req: {running}, #token: {tokens}, "
-                f"token usage: {below():.2f}, cuda graph: True, gen throughput (token/s): {below() * 9000:.2f}, "
-                f"#queue-req: {running % 7}\n"
+                f"token usage: {below():.2f}, cuda graph: True, "
+                f"gen throughput (token/s): {below() * 9000:.2f}, #queue-req: {running % 7}\n"
             )
 
 
