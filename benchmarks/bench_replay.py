@@ -11,20 +11,29 @@ from __future__ import annotations
 
 import argparse
 import csv
-import gzip
 import hashlib
 import json
 import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kb.measurements import folder, serving
+from splits import (
+    CHOICE,
+    HERE,
+    MOE_WHERE,
+    WHERE,
+    moe_rows,
+    serving_contexts,
+    tuner_contexts,
+)
+
+from kb.measurements import serving
 from kb.model import Hardware
 from kb.vocab import engines, options
 from recommend import fit
@@ -43,35 +52,11 @@ from recommend.replay import (
     wilcoxon,
 )
 from recommend.requirements import unmet
-from recommend.samples import noise_of, published, shape_of
-from recommend.table import Columns, contexts, encode, model_of
+from recommend.samples import noise_of, published
+from recommend.table import Columns, contexts, encode
 from recommend.trialrun import POLICIES, recommender, replay, report
 
-HERE = Path(__file__).parent / "replay"
-CHOICE = ("engine", "precision", "tp", "pp", "dp", "ep")
-WHERE = ("hw", "model", "isl", "osl", "concurrency", "gpus")
 SM120 = "rtx_pro_6000_server"
-
-
-def serving_rows() -> list[dict[str, Any]]:
-    """Aggregated serving points with a known GPU count, with throughput and the checkpoint's shape."""
-    with (folder() / "serving.tsv").open(encoding="utf-8") as lines:
-        rows = [row for row in csv.DictReader(lines, delimiter="\t") if row["gpus"] and row["mode"] == "agg"]
-    for row in rows:
-        ms = float(row["ttft_ms"]) + (int(row["osl"]) - 1) * float(row["tpot_ms"])
-        row["tok_s"] = 1000 * int(row["concurrency"]) * int(row["osl"]) / ms
-        entry = model_of(row)
-        row["shape"] = shape_of(entry) if entry else row["model"]
-    return rows
-
-
-def serving_contexts(*, fixed_precision: bool) -> list[Context]:
-    """Equal hardware, model, lengths, concurrency and number of GPUs; precision chosen or given."""
-    where = (*WHERE, "precision") if fixed_precision else WHERE
-    choice = tuple(name for name in CHOICE if name not in where)
-    columns = Columns(context=where, choice=choice, outcome="tok_s", group=("hw", "shape"), date="date")
-    # The release is what comes with the engine: it is known of a row, and not a choice of its own.
-    return contexts(serving_rows(), columns)
 
 
 def frozen(name: str, found: Sequence[Context], rule: str, *, freeze: bool) -> list[Context]:
@@ -230,25 +215,6 @@ def _coverage(found: Sequence[tuple[bool, float]]) -> dict[str, float]:
     }
 
 
-MOE_WHERE = ("hw", "hidden", "intermediate", "topk", "experts", "dtype", "moe_tp", "moe_ep", "tokens")
-
-
-def moe_rows(hold: str, share_here: float, share_else: float) -> Iterator[dict[str, Any]]:
-    """MoE kernel times, one row per token count; a share of the contexts by a hash of their keys."""
-    with (folder() / "moe_kernels.tsv").open(encoding="utf-8") as lines:
-        for row in csv.DictReader(lines, delimiter="\t"):
-            row["moe_tp"], row["moe_ep"] = row.pop("tp"), row.pop("ep")
-            share = share_here if row["hw"] == hold else share_else
-            for name in [one for one in row if one[0] == "t" and one[1:].isdigit() and row[one]]:
-                one = {**row, "tokens": name[1:], "latency": row[name]}
-                if _drawn("|".join(one[column] for column in MOE_WHERE)) < share:
-                    yield one
-
-
-def _drawn(key: str) -> float:
-    return hashlib.blake2b(key.encode(), digest_size=2).digest()[0] / 256
-
-
 def moe(freeze: bool) -> dict[str, Any]:
     """MoE kernel on SM120, SM120 hidden, equal weight type: slowdown of the first choice."""
     columns = Columns(
@@ -352,15 +318,7 @@ def tuner(freeze: bool) -> dict[str, Any]:
     """Kernel Tuner spaces, all GPUs but one known: valid and invalid tries before the first within 5 %."""
     told: dict[str, Any] = {}
     for kernel in ("convolution", "dedispersion"):
-        columns = Columns(
-            context=("gpu",),
-            choice=("config_json",),
-            outcome="time_ms",
-            group=("gpu",),
-            minimize=True,
-            failed=("outcome", frozenset({"failed_compile", "failed_runtime"})),
-        )
-        found = contexts(tuner_rows(kernel), columns)
+        found = tuner_contexts(kernel)
         frozen(f"tuner-{kernel}", found, f"Kernel Tuner {kernel}: one context per GPU", freeze=freeze)
         plays = replay(found, ("recommender", "most frequent best"), most=100)
         told[kernel] = report(plays)
@@ -368,12 +326,6 @@ def tuner(freeze: bool) -> dict[str, Any]:
             one.context.key[0]: [one.valid, one.failures] for one in plays["recommender"]
         }
     return told
-
-
-def tuner_rows(kernel: str) -> list[dict[str, Any]]:
-    path = HERE / "kernel_tuner.tsv.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [row for row in csv.DictReader(lines, delimiter="\t") if row["kernel"] == kernel]
 
 
 def cost(freeze: bool) -> dict[str, Any]:  # noqa: ARG001 - one shape

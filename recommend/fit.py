@@ -309,7 +309,7 @@ class Ranker:
         worked = np.array([trial.log_value is not None for _, trial in rows])
         plausible = worked & (y <= IMPLAUSIBLE) if self.physical else worked
         self.works = _chance_model(x, worked)
-        groups = np.array([hash(context.group) for context, _ in rows])
+        groups = np.array([self.memory.groups[context.group] for context, _ in rows])
         weights = self._closeness(rows, near)
         self.model = self._fit(x[plausible], y[plausible], weights[plausible])
         self.deviation = self._deviation(x[plausible], y[plausible], groups[plausible])

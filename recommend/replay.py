@@ -86,7 +86,7 @@ def playable(contexts: Iterable[Context]) -> list[Context]:
 
 def play(context: Context, choose: Chooser, given: int = 0, most: int | None = None) -> Played:
     """Let a policy choose until within 5 % (or all, or ``most``, were tried); ``given`` are free reveals."""
-    seen = _given(context, given)
+    seen = given_tries(context, given)
     regret: list[float | None] = []
     tries = valid = reached = 0
     limit = min(len(context.trials) - len(seen), most or len(context.trials))
@@ -101,7 +101,7 @@ def play(context: Context, choose: Chooser, given: int = 0, most: int | None = N
     return Played(context=context, regret=tuple(regret), tries=tries, valid=valid)
 
 
-def _given(context: Context, count: int) -> list[Seen]:
+def given_tries(context: Context, count: int) -> list[Seen]:
     """Trials known from the start: a seeded draw among those that are not within 5 % of the best."""
     if not count:
         return []

@@ -1,0 +1,82 @@
+"""The contexts of the replay, made from the committed tables.
+
+Owns what is given, what is chosen and what is left out together in each task. Needs neither scikit-learn nor
+any peer, so that a peer's own environment can play the same contexts.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kb.measurements import folder
+from recommend.replay import Context
+from recommend.samples import shape_of
+from recommend.table import Columns, contexts, model_of
+
+HERE = Path(__file__).parent / "replay"
+CHOICE = ("engine", "precision", "tp", "pp", "dp", "ep")
+WHERE = ("hw", "model", "isl", "osl", "concurrency", "gpus")
+
+
+def serving_rows() -> list[dict[str, Any]]:
+    """Aggregated serving points with a known GPU count, with throughput and the checkpoint's shape."""
+    with (folder() / "serving.tsv").open(encoding="utf-8") as lines:
+        rows = [row for row in csv.DictReader(lines, delimiter="\t") if row["gpus"] and row["mode"] == "agg"]
+    for row in rows:
+        ms = float(row["ttft_ms"]) + (int(row["osl"]) - 1) * float(row["tpot_ms"])
+        row["tok_s"] = 1000 * int(row["concurrency"]) * int(row["osl"]) / ms
+        entry = model_of(row)
+        row["shape"] = shape_of(entry) if entry else row["model"]
+    return rows
+
+
+def serving_contexts(*, fixed_precision: bool) -> list[Context]:
+    """Equal hardware, model, lengths, concurrency and number of GPUs; precision chosen or given."""
+    where = (*WHERE, "precision") if fixed_precision else WHERE
+    choice = tuple(name for name in CHOICE if name not in where)
+    columns = Columns(context=where, choice=choice, outcome="tok_s", group=("hw", "shape"), date="date")
+    # The release is what comes with the engine: it is known of a row, and not a choice of its own.
+    return contexts(serving_rows(), columns)
+
+
+MOE_WHERE = ("hw", "hidden", "intermediate", "topk", "experts", "dtype", "moe_tp", "moe_ep", "tokens")
+
+
+def moe_rows(hold: str, share_here: float, share_else: float) -> Iterator[dict[str, Any]]:
+    """MoE kernel times, one row per token count; a share of the contexts by a hash of their keys."""
+    with (folder() / "moe_kernels.tsv").open(encoding="utf-8") as lines:
+        for row in csv.DictReader(lines, delimiter="\t"):
+            row["moe_tp"], row["moe_ep"] = row.pop("tp"), row.pop("ep")
+            share = share_here if row["hw"] == hold else share_else
+            for name in [one for one in row if one[0] == "t" and one[1:].isdigit() and row[one]]:
+                one = {**row, "tokens": name[1:], "latency": row[name]}
+                if _drawn("|".join(one[column] for column in MOE_WHERE)) < share:
+                    yield one
+
+
+def _drawn(key: str) -> float:
+    return hashlib.blake2b(key.encode(), digest_size=2).digest()[0] / 256
+
+
+def tuner_contexts(kernel: str) -> list[Context]:
+    """One context per GPU: every configuration of a tuning space, with its failures."""
+    columns = Columns(
+        context=("gpu",),
+        choice=("config_json",),
+        outcome="time_ms",
+        group=("gpu",),
+        minimize=True,
+        failed=("outcome", frozenset({"failed_compile", "failed_runtime"})),
+    )
+    return contexts(tuner_rows(kernel), columns)
+
+
+def tuner_rows(kernel: str) -> list[dict[str, Any]]:
+    path = HERE / "kernel_tuner.tsv.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [row for row in csv.DictReader(lines, delimiter="\t") if row["kernel"] == kernel]
