@@ -8,7 +8,9 @@ import pytest
 
 from kb.cli import main
 
-SCHEMA = json.loads((Path(__file__).parents[1] / "docs" / "schemas" / "recommend.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(
+    (Path(__file__).parents[1] / "docs" / "schemas" / "recommend.json").read_text(encoding="utf-8")
+)
 QUESTIONS = [
     ["--gpu", "sm120", "--model", "glm5-nvfp4"],
     ["--gpu", "h100", "--model", "glm5-nvfp4"],
