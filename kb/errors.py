@@ -18,7 +18,9 @@ class KbctlError(Exception):
     ``code`` the process's exit status.
     """
 
-    def __init__(self, what: str, *, where: str | None = None, tip: str | None = None, code: int = EXIT_USAGE) -> None:
+    def __init__(
+        self, what: str, *, where: str | None = None, tip: str | None = None, code: int = EXIT_USAGE
+    ) -> None:
         super().__init__(what)
         self.what, self.where, self.tip, self.code = what, where, tip, code
 

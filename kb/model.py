@@ -137,7 +137,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How runs of one configuration ended: one row per (stage, effect, blame, signature), newest run first."""
+    """How runs of one configuration ended: one row per (stage, effect, blame, signature), newest first."""
 
     stage: Stage | None
     effect: Effect

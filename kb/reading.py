@@ -101,7 +101,7 @@ class GpuTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """What a trace or a snapshot of the GPUs tells. Times are ISO 8601 as printed; ``extra`` keeps the rest."""
+    """What a trace or snapshot of the GPUs tells. Times are ISO 8601 as printed; ``extra`` keeps the rest."""
 
     samples: int = 0
     rows: int = 0
@@ -139,7 +139,7 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something in a file that could not be read: 1-based line (or None for the whole file) and what it was."""
+    """Something in a file that could not be read: 1-based line (None for the whole file), and what it was."""
 
     line: int | None
     what: str

@@ -1,7 +1,7 @@
 """Stories in Markdown: experiments come in one by one, and the advice changes as an expert's would.
 
-A scenario is a file of ``tests/scenarios``. Its fenced blocks are TOML and run in order: ``toml run`` adds what
-one server start taught, ``toml ask`` asks and says what must hold, ``toml given`` says whether
+A scenario is a file of ``tests/scenarios``. Its fenced blocks are TOML and run in order: ``toml run`` adds
+what one server start taught, ``toml ask`` asks and says what must hold, ``toml given`` says whether
 the shipped records and write-ups are known. A new story is a new file.
 """
 
