@@ -17,7 +17,7 @@ from ingest.bench.rows import Units, read_row
 from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
-from kb.model import LineCount, Measurement, Reading
+from kb.model import LineCount, Measurement, Problem, Reading
 
 _TOOL = "guidellm"
 _LATENCIES = {
@@ -174,6 +174,7 @@ def _read_console(source: Source) -> Reading:
         [experiment(Facts(model=model[1] if model else None), points)],
         tool=_TOOL,
         lines=LineCount(total=len(lines), understood=used, unknown=len(lines) - used),
+        problems=[] if points else [Problem(line=None, what="the output has no table of results")],
     )
 
 
