@@ -93,7 +93,10 @@ def roles_of(  # noqa: PLR0913, PLR0917 - one question has as many sides
     given = canonical_settings(engine, settings)
     ask = _Ask(engine or "", version, given, environment or {}, arch, quantization_of(quantization or ""))
     found: dict[str, str] = {}
+    named = {key.partition(".")[0] for key in given} | set(ask.environment)
     for entry in dialect(engine or "")["spellings"]:
+        if (entry["env"] if "env" in entry else entry["key"].partition(".")[0]) not in named:
+            continue
         value = ask.value_of(entry)
         if value is None or not ask.holds(entry, lenient=True):
             continue
