@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -234,3 +235,18 @@ def test_the_documentation_names_every_table(path: Path) -> None:
     with open_store(path, write=True) as store:
         names = [name for (name,) in store.rows("SHOW TABLES")]
     assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_a_store_that_another_process_is_just_making_is_waited_for(tmp_path: Path) -> None:
+    place = tmp_path / "kb.duckdb"
+    place.write_bytes(b"half of a header")
+
+    def finish() -> None:
+        time.sleep(0.3)
+        place.unlink()
+
+    maker = threading.Thread(target=finish)
+    maker.start()
+    with open_store(place, write=True) as store:
+        assert store.rows("SELECT 1") == [(1,)]
+    maker.join()

@@ -25,6 +25,7 @@ from kb.errors import KbctlError, StoreError
 CONFIG: dict[str, Any] = {"storage_compatibility_version": "v1.5.0"}
 LIMIT = "maximum_object_size := 1073741824"
 WAIT_S = 120.0
+NEW_FILE_S = 5.0
 Row = Mapping[str, Any]
 Notice = Callable[[str], None]
 
@@ -149,7 +150,7 @@ def retry(
         try:
             return attempt()
         except (duckdb.IOException, duckdb.ConnectionException, duckdb.TransactionException) as error:
-            if not _is_contention(error):
+            if not (_is_contention(error) or _is_being_made(error, place)):
                 raise
             if time.monotonic() > deadline:
                 tip = "wait for it to end, or name another store with --store"
@@ -167,6 +168,16 @@ def _is_contention(error: Exception) -> bool:
     return bool(
         re.search(r"set lock on file|Conflicting lock|[Cc]onflict on|different configuration", str(error))
     )
+
+
+def _is_being_made(error: Exception, place: Path) -> bool:
+    """Whether another process may just be writing the first blocks of a new store."""
+    if "not a valid DuckDB database" not in str(error):
+        return False
+    try:
+        return time.time() - place.stat().st_mtime < NEW_FILE_S
+    except OSError:
+        return False
 
 
 def _holder(error: Exception) -> str:
