@@ -6,6 +6,7 @@ the command bodies. Must not do any work itself.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import os
@@ -17,6 +18,7 @@ import typer
 from kb.errors import EXIT_USAGE, KbctlError
 
 ABOUT = "What do I run next on these GPUs, why, and what must I not run? Answers from recorded runs."
+ANSWERS = {"recommend", "runbook", "check", "explain"}
 REPORT = "run it again with KBCTL_DEBUG=1 for the traceback, and report it with the command that you typed"
 
 COMMANDS: dict[str, str] = {
@@ -88,6 +90,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="backslashreplace")
     asked = next((word for word in arguments if not word.startswith("-")), None)
     modules = [COMMANDS[asked]] if asked in COMMANDS else list(COMMANDS.values())
+    if asked in ANSWERS:
+        gc.disable()  # these end before collecting pays; it would be a tenth of their time
     try:
         build(modules)(arguments)
     except KbctlError as error:
