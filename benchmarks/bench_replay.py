@@ -2,7 +2,7 @@
 
     python benchmarks/bench_replay.py [TASK …] [--out benchmarks/replay/results.json]
 
-Tasks: e2e, e2e-fixed, e2e-time, aiconfigurator, intervals, moe, tuner, cost. Contexts are frozen in
+Tasks: e2e, e2e-fixed, e2e-time, warm, aiconfigurator, intervals, moe, tuner, cost. Contexts are frozen in
 ``benchmarks/replay/*.json`` (written by ``--freeze``); a change of the tables that moves a split fails here.
 Choices were made on the half ``choose``; what is reported is the half ``report`` and both together.
 """
@@ -45,6 +45,7 @@ from recommend.replay import (
     Played,
     Trial,
     at_random,
+    given_tries,
     by_order,
     play,
     playable,
@@ -137,6 +138,45 @@ def _last(one: Context) -> str:
 
 
 PEER_KEY = ("hw", "gpus", "model", "isl", "osl", "concurrency", "engine", "precision", "tp", "pp", "dp", "ep")
+
+
+def warm(freeze: bool) -> dict[str, Any]:  # noqa: ARG001 - the contexts of e2e
+    """End to end with 0, 1, 2 runs of the context known, against Optuna's TPE given the same."""
+    found = serving_contexts(fixed_precision=False)
+    asked = playable(found)
+    peer = peer_tries(HERE / "optuna.csv")
+    mine: dict[int, dict[str, float]] = {0: {}, 1: {}, 2: {}}
+    for group in sorted({one.group for one in asked}):
+        here = [one for one in asked if one.group == group]
+        chooser = recommender([one for one in found if one.group != group], here)
+        for given, tries in mine.items():
+            for one in here:
+                if len(one.trials) > len(given_tries(one, given)):
+                    tries["|".join(one.key)] = float(play(one, chooser, given).tries)
+    told: dict[str, Any] = {}
+    for given, tries in mine.items():
+        shared = [key for key in tries if ("e2e", key, given) in peer]
+        pairs = [tries[key] for key in shared], [peer["e2e", key, given][0] for key in shared]
+        told[str(given)] = {
+            "contexts": len(shared),
+            "recommender": round(statistics.fmean(pairs[0]), 4),
+            "optuna_tpe": round(statistics.fmean(pairs[1]), 4),
+            "wilcoxon_p": wilcoxon(*pairs),
+        }
+    return told
+
+
+def peer_tries(path: Path) -> dict[tuple[str, str, int], tuple[float, float]]:
+    """(task, context, given) -> mean tries and mean valid tries of a peer over its seeds."""
+    rows: dict[tuple[str, str, int], list[tuple[float, float]]] = {}
+    with path.open(encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            key = (row["task"], row["context"], int(row["given"]))
+            rows.setdefault(key, []).append((float(row["tries"]), float(row["valid"])))
+    return {
+        key: (statistics.fmean(a for a, _ in found), statistics.fmean(b for _, b in found))
+        for key, found in rows.items()
+    }
 
 
 def aiconfigurator(freeze: bool) -> dict[str, Any]:
@@ -350,6 +390,7 @@ TASKS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "e2e": e2e,
     "e2e-fixed": e2e_fixed,
     "e2e-time": e2e_time,
+    "warm": warm,
     "aiconfigurator": aiconfigurator,
     "intervals": intervals,
     "moe": moe,

@@ -38,6 +38,7 @@ def results_text(results: Json) -> str:
         policies("End to end, equal GPUs and concurrency, precision free", results.get("e2e")),
         policies("The same, precision given", results.get("e2e-fixed")),
         policies("The same as the first, trained only on earlier months", results.get("e2e-time")),
+        warm(results.get("warm")),
         peer(results.get("aiconfigurator")),
         moe(results.get("moe")),
         tuner(results.get("tuner")),
@@ -88,6 +89,25 @@ def peer(found: Json | None) -> str:
     return (
         f"{told}\n\nPaired Wilcoxon on regret after one try, recommender against AIConfigurator: p = {p:.1e}."
     )
+
+
+def warm(found: Json | None) -> str:
+    if not found:
+        return ""
+    rows = [
+        [
+            given,
+            str(one["contexts"]),
+            f"{one['recommender']:.3f}",
+            f"{one['optuna_tpe']:.3f}",
+            f"{one['wilcoxon_p']:.1e}",
+        ]
+        for given, one in found.items()
+    ]
+    head = ("runs of the context known", "contexts", "recommender", "Optuna TPE", "p (Wilcoxon)")
+    title = "### Tries to within 5 %, with runs of the context known"
+    said = "The known runs are drawn among those that are not within 5 %; Optuna is told of them too."
+    return f"{title}\n\n{said}\n\n{table(head, rows)}"
 
 
 def moe(found: Json | None) -> str:
