@@ -10,7 +10,6 @@ Choices were made on the half ``choose``; what is reported is the half ``report`
 from __future__ import annotations
 
 import argparse
-import csv
 import hashlib
 import json
 import math
@@ -27,8 +26,12 @@ from splits import (
     CHOICE,
     HERE,
     MOE_WHERE,
+    PEER_KEY,
     WHERE,
     moe_rows,
+    peer_answers,
+    peer_on,
+    peer_tries,
     serving_contexts,
     tuner_contexts,
 )
@@ -137,9 +140,6 @@ def _last(one: Context) -> str:
     return max((trial.date for trial in one.trials if trial.date), default="")
 
 
-PEER_KEY = ("hw", "gpus", "model", "isl", "osl", "concurrency", "engine", "precision", "tp", "pp", "dp", "ep")
-
-
 def warm(freeze: bool) -> dict[str, Any]:  # noqa: ARG001 - the contexts of e2e
     """End to end with 0, 1, 2 runs of the context known, against Optuna's TPE given the same."""
     found = serving_contexts(fixed_precision=False)
@@ -166,19 +166,6 @@ def warm(freeze: bool) -> dict[str, Any]:  # noqa: ARG001 - the contexts of e2e
     return told
 
 
-def peer_tries(path: Path) -> dict[tuple[str, str, int], tuple[float, float]]:
-    """(task, context, given) -> mean tries and mean valid tries of a peer over its seeds."""
-    rows: dict[tuple[str, str, int], list[tuple[float, float]]] = {}
-    with path.open(encoding="utf-8") as lines:
-        for row in csv.DictReader(lines):
-            key = (row["task"], row["context"], int(row["given"]))
-            rows.setdefault(key, []).append((float(row["tries"]), float(row["valid"])))
-    return {
-        key: (statistics.fmean(a for a, _ in found), statistics.fmean(b for _, b in found))
-        for key, found in rows.items()
-    }
-
-
 def aiconfigurator(freeze: bool) -> dict[str, Any]:
     """Where AIConfigurator answers: its order against the recommender's, on the very same choices."""
     answers = peer_answers(HERE / "aiconfigurator-0.12.0.csv")
@@ -200,17 +187,6 @@ def aiconfigurator(freeze: bool) -> dict[str, Any]:
     pairs = [[regret_after(1)(one) for one in plays[name]] for name in ("recommender", "aiconfigurator")]
     told["wilcoxon_p"] = wilcoxon(*pairs)
     return told
-
-
-def peer_answers(path: Path) -> dict[tuple[str, ...], float]:
-    """Choice in its context -> mean log throughput that a peer predicts."""
-    logs: dict[tuple[str, ...], list[float]] = {}
-    with path.open(encoding="utf-8") as lines:
-        for row in csv.DictReader(lines):
-            if row["status"] == "ok" and float(row["output_tok_s"] or 0) > 0:
-                key = tuple(row[name] for name in PEER_KEY)
-                logs.setdefault(key, []).append(math.log(float(row["output_tok_s"])))
-    return {key: statistics.fmean(values) for key, values in logs.items()}
 
 
 def _peer_key(context: Context, trial: Trial) -> tuple[str, ...]:
@@ -362,6 +338,7 @@ def tuner(freeze: bool) -> dict[str, Any]:
         frozen(f"tuner-{kernel}", found, f"Kernel Tuner {kernel}: one context per GPU", freeze=freeze)
         plays = replay(found, ("recommender", "most frequent best"), most=100)
         told[kernel] = report(plays)
+        told[kernel]["optuna_tpe"] = peer_on(f"tuner-{kernel}")
         told[kernel]["per_gpu"] = {
             one.context.key[0]: [one.valid, one.failures] for one in plays["recommender"]
         }

@@ -149,6 +149,10 @@ def tuner(found: Json | None) -> str:
                     f"{one['failed_tries_to_within_5_pct']['mean']:.1f}",
                 ]
             )
+        if peer_ := told.get("optuna_tpe"):
+            rows.append(
+                [f"{kernel}: Optuna TPE, told of failures", f"{peer_['valid']:.1f}", f"{peer_['failed']:.1f}"]
+            )
     head = ("space: policy", "valid tries before within 5 %", "failed tries before")
     title = "### Tuning spaces that are no language models, all GPUs but one known"
     return f"{title}\n\nMeans over the GPUs; 100 tries at most.\n\n{table(head, rows)}"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
+import math
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,3 +82,41 @@ def tuner_rows(kernel: str) -> list[dict[str, Any]]:
     path = HERE / "kernel_tuner.tsv.gz"
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         return [row for row in csv.DictReader(lines, delimiter="\t") if row["kernel"] == kernel]
+
+
+PEER_KEY = ("hw", "gpus", "model", "isl", "osl", "concurrency", "engine", "precision", "tp", "pp", "dp", "ep")
+
+
+def peer_tries(path: Path) -> dict[tuple[str, str, int], tuple[float, float]]:
+    """(task, context, given) -> mean tries and mean valid tries of a peer over its seeds."""
+    rows: dict[tuple[str, str, int], list[tuple[float, float]]] = {}
+    with path.open(encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            key = (row["task"], row["context"], int(row["given"]))
+            rows.setdefault(key, []).append((float(row["tries"]), float(row["valid"])))
+    return {
+        key: (statistics.fmean(a for a, _ in found), statistics.fmean(b for _, b in found))
+        for key, found in rows.items()
+    }
+
+
+def peer_answers(path: Path) -> dict[tuple[str, ...], float]:
+    """Choice in its context -> mean log throughput that a peer predicts."""
+    logs: dict[tuple[str, ...], list[float]] = {}
+    with path.open(encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            if row["status"] == "ok" and float(row["output_tok_s"] or 0) > 0:
+                key = tuple(row[name] for name in PEER_KEY)
+                logs.setdefault(key, []).append(math.log(float(row["output_tok_s"])))
+    return {key: statistics.fmean(values) for key, values in logs.items()}
+
+
+def peer_on(task: str) -> dict[str, float] | None:
+    """Mean valid and failed tries of Optuna's TPE on a tuning space, where it was asked."""
+    found = [one for (name, _, _), one in peer_tries(HERE / "optuna.csv").items() if name == task]
+    if not found:
+        return None
+    return {
+        "valid": round(statistics.fmean(valid for _, valid in found), 2),
+        "failed": round(statistics.fmean(tries - valid for tries, valid in found), 2),
+    }

@@ -11,9 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from recommend.fit import FORMS, left_out
+import numpy as np
+
+from recommend.fit import FORMS, UNIT_LOG, Array, matrix, target
 from recommend.replay import Context, Played, Trial, by_order, figure, play, regret_after
 from recommend.samples import Sample
+from recommend.score import METRICS
 
 
 def compare(samples: Sequence[Sample]) -> list[dict[str, Any]]:
@@ -37,6 +40,19 @@ def _row(name: str, samples: Sequence[Sample]) -> dict[str, Any]:
         "rms_error": math.sqrt(statistics.fmean(error**2 for error in errors)),
         "cpu_s": time.process_time() - begun,
     }
+
+
+def left_out(samples: Sequence[Sample], make: Callable[[], Any], metric: str = "output_tok_s") -> Array:
+    """Each sample's predicted log metric from a model that never saw its (GPU, model shape) group."""
+    _, x = matrix(samples)
+    y = target(samples, metric)
+    out = np.zeros(len(samples))
+    groups = np.array(["|".join(one.group) for one in samples])
+    for group in np.unique(groups):
+        test = groups == group
+        out[test] = make().fit(x[~test], y[~test]).predict(x[test])
+    physics = np.array([one.features[METRICS[metric]] for one in samples])
+    return np.asarray(out + physics + UNIT_LOG[metric])
 
 
 def played_by(samples: Sequence[Sample], guess: Sequence[float]) -> list[Played]:

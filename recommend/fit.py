@@ -276,19 +276,6 @@ def folds(samples: Sequence[Sample], novelty: str) -> Iterator[tuple[Array, Arra
             yield here, train_on
 
 
-def left_out(samples: Sequence[Sample], make: Callable[[], Any], metric: str = "output_tok_s") -> Array:
-    """Each sample's predicted log metric from a model that never saw its (GPU, model shape) group."""
-    _, x = matrix(samples)
-    y = target(samples, metric)
-    out = np.zeros(len(samples))
-    groups = np.array(["|".join(one.group) for one in samples])
-    for group in np.unique(groups):
-        test = groups == group
-        out[test] = make().fit(x[~test], y[~test]).predict(x[test])
-    physics = np.array([one.features[METRICS[metric]] for one in samples])
-    return np.asarray(out + physics + UNIT_LOG[metric])
-
-
 class Ranker:
     """What a choice is worth in a context never seen, learned from other groups of contexts.
 
