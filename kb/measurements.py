@@ -6,7 +6,6 @@ because ``recommend`` reads them at start-up. Must not judge what bears on a que
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -83,6 +82,8 @@ class ServingPoint(NamedTuple):
             self.output_len,
             self.concurrency,
         )
+        import hashlib  # noqa: PLC0415 - only where a point is shown
+
         return "serving:" + hashlib.blake2b(repr(key + more).encode(), digest_size=4).hexdigest()
 
 

@@ -11,7 +11,6 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any
 
 from kb import versions
@@ -201,6 +200,8 @@ def _engine(
         return None, None
     known = engines.canonical_engine(name)
     if known not in engines.ENGINES:
+        from difflib import get_close_matches  # noqa: PLC0415 - only for unknown names
+
         near = get_close_matches(name.lower(), (*engines.ENGINES, *_SERVERS), n=1)
         nearest = f"; the nearest known is {near[0]!r}" if near else ""
         told = f"engine {_shown(name)} is not catalogued; its settings are compared as written{nearest}"

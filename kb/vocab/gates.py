@@ -186,8 +186,13 @@ def _decide(
 
 
 def _holds(rule: Mapping[str, Any], facts: Mapping[str, Any]) -> bool | None:
-    answers = [_check(name, wanted, facts) for name, wanted in rule.get("when", {}).items()]
-    return False if False in answers else None if None in answers else True
+    sure = True
+    for name, wanted in rule.get("when", {}).items():
+        answer = _check(name, wanted, facts)
+        if answer is False:
+            return False
+        sure = sure and answer is not None
+    return True if sure else None
 
 
 def _check(name: str, wanted: Any, facts: Mapping[str, Any]) -> bool | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -93,10 +93,7 @@ def roles_of(  # noqa: PLR0913, PLR0917 - one question has as many sides
     given = canonical_settings(engine, settings)
     ask = _Ask(engine or "", version, given, environment or {}, arch, quantization_of(quantization or ""))
     found: dict[str, str] = {}
-    named = {key.partition(".")[0] for key in given} | set(ask.environment)
-    for entry in dialect(engine or "")["spellings"]:
-        if (entry["env"] if "env" in entry else entry["key"].partition(".")[0]) not in named:
-            continue
+    for entry in _naming(engine or "", {key.partition(".")[0] for key in given} | set(ask.environment)):
         value = ask.value_of(entry)
         if value is None or not ask.holds(entry, lenient=True):
             continue
@@ -105,6 +102,43 @@ def roles_of(  # noqa: PLR0913, PLR0917 - one question has as many sides
     if model and "mla" in model.attention and "dsa" not in model.attention and "attention.decode" in found:
         found.setdefault("mla", found["attention.decode"])
     return found
+
+
+def _naming(engine: str, words: Iterable[str]) -> list[Mapping[str, Any]]:
+    """The entries of the table that one of these settings or variables may speak through, in its order."""
+    table = _by_word(engine)
+    return [
+        entry for _, entry in sorted((pair for word in words for pair in table.get(word, ())), key=_place)
+    ]
+
+
+def _place(pair: tuple[int, Mapping[str, Any]]) -> int:
+    return pair[0]
+
+
+@cache
+def _by_word(engine: str) -> dict[str, list[tuple[int, Mapping[str, Any]]]]:
+    found: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
+    for place, entry in enumerate(dialect(engine)["spellings"]):
+        word = entry["env"] if "env" in entry else entry["key"].partition(".")[0]
+        found.setdefault(word, []).append((place, entry))
+    return found
+
+
+@cache
+def _may_name(engine: str, place: int) -> frozenset[str]:
+    """The roles that an entry of the table could name, under whatever conditions."""
+    entry = dialect(engine)["spellings"][place]
+    named = {one for role in entry["roles"] for one in role_names(role)}
+    rules = [rule for meaning in _values(engine, entry).values() for rule in _rules(meaning)]
+    scope = next((role.rpartition(":")[0] + ":" for role in named if ":" in role), "")
+    return frozenset(named | {scope + role for rule in rules for role in rule.get("roles", ())})
+
+
+def _rules(meaning: Any) -> list[Mapping[str, Any]]:
+    if meaning is None or isinstance(meaning, str):
+        return []
+    return [meaning] if isinstance(meaning, Mapping) else list(meaning)
 
 
 def spell(  # noqa: PLR0913, PLR0917 - one question has as many sides
@@ -129,7 +163,10 @@ def _spelled(  # noqa: PLR0913, PLR0917 - one question has as many sides
     engine: str, version: str | None, role: str, kernel: str, arch: str | None, quantization: str | None
 ) -> tuple[tuple[str, Any], ...] | None:
     wanted = canonical_kernel(kernel)
-    for entry in dialect(engine)["spellings"]:
+    targets = set(role_names(role))
+    for place, entry in enumerate(dialect(engine)["spellings"]):
+        if not targets & _may_name(engine, place):
+            continue
         name = entry.get("key") or entry["env"]
         for value, meaning in _values(engine, entry).items():
             if wanted not in str(meaning) or not _offered(engine, version, entry, value):
@@ -138,7 +175,7 @@ def _spelled(  # noqa: PLR0913, PLR0917 - one question has as many sides
             settings = request if "key" in entry else {}
             environment = _environment(entry, _as_offered(engine, version, entry, value))
             asked = roles_of(engine, version, settings, environment, arch, quantization)
-            if set(role_names(role)) <= {one for one, found in asked.items() if found == wanted}:
+            if targets <= {one for one, found in asked.items() if found == wanted}:
                 return tuple((settings or environment).items())
     return _spelled(engine, version, "attention", kernel, arch, quantization) if role == "mla" else None
 
