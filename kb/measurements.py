@@ -94,17 +94,31 @@ def folder() -> Path:
 
 def serving(models: Iterable[str] | None = None) -> Iterator[ServingPoint]:
     """Published serving points; with ``models``, only of checkpoints whose lower-case name contains one."""
-    wanted = None if models is None else tuple(name.lower() for name in models)
     path = folder() / "serving.tsv"
     if not path.is_file():
         return
-    with path.open(encoding="utf-8", newline="") as lines:
-        header = next(lines).rstrip("\n").split("\t")
-        place = {name: index for index, name in enumerate(header)}
-        for line in lines:
-            cells = line.rstrip("\n").split("\t")
-            if wanted is None or any(name in cells[place["model"]].lower() for name in wanted):
-                yield _point({name: cells[index] for name, index in place.items()})
+    header, _, body = path.read_text(encoding="utf-8").partition("\n")
+    place = {name: index for index, name in enumerate(header.split("\t"))}
+    wanted = None if models is None else tuple(name.lower() for name in models)
+    for line in body.splitlines() if wanted is None else _lines_with(wanted, body):
+        cells = line.split("\t")
+        if wanted is None or any(name in cells[place["model"]].lower() for name in wanted):
+            yield _point({name: cells[index] for name, index in place.items()})
+
+
+def _lines_with(words: Iterable[str], text: str) -> Iterator[str]:
+    """The lines that hold one of the words, found by scanning the text instead of taking each line apart."""
+    lower = text.lower()
+    begins = set()
+    for word in words:
+        at = lower.find(word)
+        while at >= 0:
+            begins.add(lower.rfind("\n", 0, at) + 1)
+            end = lower.find("\n", at)
+            at = lower.find(word, end) if end >= 0 else -1
+    for begin in sorted(begins):
+        end = text.find("\n", begin)
+        yield text[begin:end] if end >= 0 else text[begin:]
 
 
 def _point(row: Mapping[str, str]) -> ServingPoint:

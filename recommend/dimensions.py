@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb import versions
 from kb.vocab import engines, models, options
@@ -24,8 +23,7 @@ _ONE = ("tp", "ep", "dp", "pp")
 _PLAIN_KV = frozenset({"auto", "bf16", "bfloat16", "fp16", "float16", "half", "f16"})
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """``truth`` None means unknown and ``missing`` names what to say; ``chosen``: the question chose it.
 
     ``unlikely``: nobody named the version, and the newest one would answer no.
@@ -42,11 +40,15 @@ def holds(condition: Condition, values: Iterable[Any]) -> bool | None:
     words = [plain(value) for value in values]
     if "set" in condition:
         return bool(condition["set"])
-    if condition.get("any") is not None and not any(plain(one) in words for one in condition["any"]):
+    if condition.get("any") is not None and not _among(words, condition["any"]):
         return False
-    if condition.get("not") is not None and any(plain(one) in words for one in condition["not"]):
+    if condition.get("not") is not None and _among(words, condition["not"]):
         return False
     return _in_bounds(condition, words[0]) if "min" in condition or "max" in condition else True
+
+
+def _among(words: list[str], listed: Iterable[Any]) -> bool:
+    return any(one in words or plain(one) in words for one in listed)
 
 
 def _in_bounds(condition: Condition, word: str) -> bool | None:
@@ -295,7 +297,7 @@ def _cuda(query: Query, _: str | None, condition: Condition) -> Answer:
 
 def _dependencies(query: Query, key: str | None, condition: Condition) -> Answer:
     answer = _version(str(key), query.components.get(str(key)), condition)
-    return replace(answer, chosen=str(key) in query.dependencies)
+    return answer._replace(chosen=str(key) in query.dependencies)
 
 
 def _version(component: str, version: Version | None, condition: Condition) -> Answer:

@@ -7,8 +7,7 @@ a match means (``recommend.veto``). Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb import versions
 from kb.vocab import engines
@@ -20,8 +19,7 @@ Json = Mapping[str, Any]
 Truth = bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
+class Matched(NamedTuple):
     """A record's best alternative for a query: ``sure``, or not with what is ``missing``.
 
     ``met`` are the dimensions that hold (``roles.moe``), ``chosen`` those of them that the question chose
@@ -50,7 +48,7 @@ def match(record: Json, query: Query) -> Matched | None:
     best = min(hits, key=_rank)
     if state is None:
         missing = best.missing + unversioned
-        return replace(best, sure=False, missing=missing, unnamed=_unnamed(record, query))
+        return best._replace(sure=False, missing=missing, unnamed=_unnamed(record, query))
     return best
 
 
