@@ -107,10 +107,11 @@ def redact_value(value: Any, name: str = "", depth: int = 0) -> Any:
     if isinstance(value, dict | Mapping):
         return {_key(key): redact_value(inner, str(key), depth + 1) for key, inner in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
+        if hasattr(value, "_fields"):
+            return _redact_named(value, depth)
         return type(value)(redact_value(inner, name, depth + 1) for inner in value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _redact_fields(value, depth)
-    return value
+    known = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return _redact_fields(value, depth) if known else value
 
 
 def redact_reading(reading: Reading) -> Reading:
@@ -125,6 +126,11 @@ def _redact_fields(value: T, depth: int) -> T:
         if (inner := getattr(value, name)) is not None and not isinstance(inner, int | float)
     }
     return dataclasses.replace(value, **changes)  # type: ignore[type-var]
+
+
+def _redact_named(value: Any, depth: int) -> Any:
+    told = {name: inner for name, inner in value._asdict().items() if name not in KEPT_FIELDS}
+    return value._replace(**{name: redact_value(inner, name, depth + 1) for name, inner in told.items()})
 
 
 @lru_cache(maxsize=256)

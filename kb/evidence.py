@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kb import knowledge
 from kb.model import Model, Tried
@@ -26,8 +25,7 @@ class Question(Protocol):
     def model(self) -> Model: ...  # noqa: D102
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(NamedTuple):
     """Compiled records and own runs. ``stamp`` changes with either; ``problems`` are sentences for stderr."""
 
     records: tuple[Mapping[str, Any], ...] = ()

@@ -14,9 +14,8 @@ import sys
 import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb.errors import KbctlError
 
@@ -27,8 +26,7 @@ FORM = 4  # raised when the compiled form changes
 _HERE = Path(__file__).resolve().parent
 
 
-@dataclass(frozen=True, slots=True)
-class Knowledge:
+class Knowledge(NamedTuple):
     """Compiled records in order of id, private ones after (and instead of) shipped ones of the same id.
 
     ``problems`` are sentences about records that could not be read; ``stamp`` changes with any source.

@@ -13,9 +13,8 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb.errors import KbctlError
 from kb.model import Backend, Ending, Hardware, Model, Point, Tried
@@ -38,8 +37,7 @@ CREATE INDEX run_by_state ON run (run, key, digest);
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
+class Packed(NamedTuple):
     """What the snapshot was told of a run: the key that it is folded under (empty: none), and its digest."""
 
     key: str

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from recommend.physics import EMPTY
+from kb import EMPTY
 
 Status = Literal["proven-here", "proven-elsewhere", "expected", "untested"]
 STATUSES: tuple[Status, ...] = Status.__args__  # type: ignore[attr-defined]

@@ -7,10 +7,10 @@ other parallel layouts, and what ran here before. Must not judge or rank them. P
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
+from kb import EMPTY
 from kb.measurements import ServingPoint
 from kb.model import Backend, Tried
 from kb.vocab import engines
@@ -19,7 +19,7 @@ from kb.vocab.models import ModelEntry
 from recommend.advice import Reason
 from recommend.alike import Setup, chooses, filled_in, foreign, same_checkpoint
 from recommend.own import successes
-from recommend.physics import EMPTY, Layout, weight_bytes_per_gpu
+from recommend.physics import Layout, weight_bytes_per_gpu
 from recommend.query import Asked, Query, Resolution, ask, resolve
 from recommend.samples import layout_of, layout_of_common
 
@@ -73,8 +73,7 @@ def base(asked: Asked, engine: str, count: int | None) -> Query:
         else ()
     )
     return ask(
-        replace(
-            asked,
+        asked._replace(
             engine=engine,
             settings=(*asked.settings, *sized),
             environment=[
@@ -96,8 +95,7 @@ def vary(query: Query, settings: Mapping[str, Any], environment: Mapping[str, st
         if value is not None
     }
     kv = common.get("kv_dtype")
-    changed = replace(
-        query,
+    changed = query._replace(
         settings=merged,
         environment={**query.environment, **(environment or {})},
         common=common,
@@ -136,8 +134,7 @@ def asking(query: Query, role: str, kernel: str) -> Query | None:
         return None
     settings = {**query.settings, **{key: value for key, value in spelled.items() if not key.isupper()}}
     environment = {key: str(value) for key, value in spelled.items() if key.isupper()}
-    return replace(
-        query,
+    return query._replace(
         settings=settings,
         environment={**query.environment, **environment},
         requested={**query.requested, role: kernel},
@@ -254,7 +251,7 @@ def own(query: Query, setups: Iterable[Setup]) -> Iterator[Candidate]:
         met.append(same)
         backend = setup.tried.backend
         changed = vary(
-            replace(query, engine_version=backend.engine_version or query.engine_version),
+            query._replace(engine_version=backend.engine_version or query.engine_version),
             {key: value for key, value in backend.settings.items() if asked_for(backend, key, value)},
             {key: value for key, value in backend.environment.items() if chooses(key, backend.engine)},
         )

@@ -7,7 +7,6 @@ judged; a patched build may know more, so a flag that no release has is suspect,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from kb.vocab import options
@@ -27,9 +26,8 @@ def refused(query: Query) -> Iterator[Finding]:
         if release:
             yield _finding(query, title, _moved(query, release), _other(query, release, nearest))
         else:
-            yield replace(
-                _finding(query, title, _NOWHERE, _near(nearest)), verdict="suspect", trust="inferred"
-            )
+            found = _finding(query, title, _NOWHERE, _near(nearest))
+            yield found._replace(verdict="suspect", trust="inferred")
     for dest, value, offered in options.unknown_values(engine, version, query.settings):
         flag = _flag(query, dest)
         listed = ", ".join(str(one) for one in offered[:12])

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kb import EMPTY
 from kb.measurements import KernelTimes, ServingPoint
 from kb.model import Point, Tried
 from kb.vocab import gpus, models
@@ -17,7 +18,7 @@ from kb.vocab.models import ModelEntry
 from recommend.advice import Expected
 from recommend.candidates import layout_for
 from recommend.features import Situation, features, position
-from recommend.physics import EMPTY, Load, expert_params_b
+from recommend.physics import Load, expert_params_b
 from recommend.question import Query
 from recommend.samples import shape_of, situation_of
 from recommend.score import METRICS, novelty_of, predict, residual

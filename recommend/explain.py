@@ -7,7 +7,6 @@ in.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from recommend import remedy
@@ -153,7 +152,7 @@ def outcome_text(outcome: Json) -> str:
 def why_not(query: Query, role: str, kernel: str, evidence: Evidence) -> Verdict:
     """The verdict on the same question with one role done by another kernel."""
     resolved = {**query.resolved, role: Resolution(kernel, "said")}
-    return judge(replace(query, resolved=resolved), evidence)
+    return judge(query._replace(resolved=resolved), evidence)
 
 
 def why_not_lines(role: str, kernel: str, verdict: Verdict) -> Iterator[str]:

@@ -6,7 +6,6 @@ Owns the veto: what is known to be bad, failed here by its own fault, or does no
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kb.model import Tried
@@ -190,7 +189,7 @@ def remedied(option: Option, found: Finding) -> Finding:
     source = [record for record in option.evidence.records if record["id"] == found.record]
     full = judge(option.query, Bearing(source, ())).findings if source else ()
     instead = next((one.instead for one in full if one.record == found.record), found.instead)
-    return replace(found, instead=instead)
+    return found._replace(instead=instead)
 
 
 def _names(record: Mapping[str, Any], role: str) -> bool:

@@ -7,9 +7,9 @@ for ``recommend.veto``. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from kb import EMPTY
 from kb.model import Ending, Tried
 from kb.vocab.engines import ENGINES, spell
 from recommend import own, remedy
@@ -20,8 +20,7 @@ Json = Mapping[str, Any]
 TRUST = ("inferred", "reported", "confirmed", "own")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(NamedTuple):
     """One thing that is known about a query. ``record`` is an id that ``kbctl explain`` takes.
 
     ``kind``: record | own-run | requirement. ``verdict``: known-bad | disputed | suspect | known-good.
@@ -37,9 +36,9 @@ class Finding:
     status: str = "open"
     cause: str = ""
     signature: str | None = None
-    applies_to: Json = field(default_factory=dict)
-    fixed_in: Mapping[str, str] = field(default_factory=dict)
-    instead: Json = field(default_factory=lambda: dict(remedy.NONE_KNOWN))
+    applies_to: Json = EMPTY
+    fixed_in: Mapping[str, str] = EMPTY
+    instead: Json = remedy.NONE_KNOWN
     evidence: tuple[Json, ...] = ()
     conflicts: tuple[Json, ...] = ()
     trust: str = "reported"

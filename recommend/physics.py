@@ -7,13 +7,12 @@ Unknown sizes make the estimate ``None``, never a guess.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from kb import EMPTY
 from kb.vocab.gpus import Gpu
 from kb.vocab.models import ModelEntry
 
-EMPTY: Mapping[str, Any] = MappingProxyType({})
 MEMORY_EFFICIENCY = 0.75
 COMPUTE_EFFICIENCY = 0.55
 LINK_EFFICIENCY = 0.7

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb import versions
 from kb.errors import KbctlError
@@ -40,17 +39,16 @@ _UNPINNED = {"driver", "topology", "build"}
 _MODEL_KEYS = ("model_path", "model", "model_tag")
 
 
-@dataclass(slots=True)
-class _Draft:
-    """What comes to light while a question is being read."""
+class _Draft(NamedTuple):
+    """What comes to light while a question is being read; filled in place."""
 
-    assumed: dict[str, str] = field(default_factory=dict)
-    unknown: list[str] = field(default_factory=list)
+    assumed: dict[str, str]
+    unknown: list[str]
 
 
 def ask(asked: Asked) -> Query:
     """Understand a question. Raises KbctlError for text that is none (``--set`` without ``=``)."""
-    draft = _Draft()
+    draft = _Draft({}, [])
     dependencies = _canonical(pairs(asked.dependencies, "--with"))
     launch = _launch(asked)
     engine, version = _engine(asked, launch, dependencies, draft)
@@ -108,7 +106,7 @@ def resolve(query: Query, said: Mapping[str, str] | None = None) -> Query:
     for role, label in (said or {}).items():
         for one in engines.role_names(role):
             resolved[one] = Resolution(kernel_named(query, one, label), "said")
-    return replace(query, requested=requested, resolved=resolved)
+    return query._replace(requested=requested, resolved=resolved)
 
 
 def _picked(query: Query, requested: Mapping[str, str]) -> dict[str, Resolution]:

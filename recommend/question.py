@@ -6,26 +6,23 @@ Owns the values only; ``recommend.query.ask`` makes one from the other. Must not
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from kb import versions
+from kb import EMPTY, versions
 from kb.model import Hardware, Model
 from kb.vocab import engines, gpus, models
 
 Version = str | versions.Span
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """What a checkpoint's own files say: its ``config.json``, and the bytes of its weights where known."""
 
     config: Mapping[str, Any]
     weight_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(NamedTuple):
     """A question in the words of the command line; ``key=value`` stays text until ``ask`` reads it.
 
     ``launch`` is a launch that was already read (from a script, a compose file …) instead of ``command``.
@@ -40,16 +37,15 @@ class Asked:
     environment: Sequence[str] = ()
     dependencies: Sequence[str] = ()
     roles: Sequence[str] = ()
-    workload: Mapping[str, Any] = field(default_factory=dict)
+    workload: Mapping[str, Any] = EMPTY
     command: Sequence[str] = ()
     launch: engines.Launch | None = None
     checkpoint: Checkpoint | None = None
     goal: str | None = None
-    limits: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, float] = EMPTY
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(NamedTuple):
     """Which kernel does a role, and who says so: ``said`` (--role), ``setting``, or ``auto`` (a gate)."""
 
     kernel: str
@@ -57,8 +53,7 @@ class Resolution:
     detail: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class Query(NamedTuple):
     """A question, understood.
 
     ``components`` maps a library to its version, or to the span in which the release's pins put it.
@@ -67,27 +62,27 @@ class Query:
     ``launched`` tells a whole server's launch from a question about a kernel.
     """
 
-    hardware: Hardware = field(default_factory=Hardware)
+    hardware: Hardware = Hardware()
     gpu_facts: gpus.Gpu | None = None
-    model: Model = field(default_factory=Model)
+    model: Model = Model()
     entry: models.ModelEntry | None = None
     engine: str | None = None
     engine_version: str | None = None
-    dependencies: Mapping[str, str] = field(default_factory=dict)
-    components: Mapping[str, Version] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    requested: Mapping[str, str] = field(default_factory=dict)
-    resolved: Mapping[str, Resolution] = field(default_factory=dict)
-    common: Mapping[str, Any] = field(default_factory=dict)
+    dependencies: Mapping[str, str] = EMPTY
+    components: Mapping[str, Version] = EMPTY
+    settings: Mapping[str, Any] = EMPTY
+    environment: Mapping[str, str] = EMPTY
+    requested: Mapping[str, str] = EMPTY
+    resolved: Mapping[str, Resolution] = EMPTY
+    common: Mapping[str, Any] = EMPTY
     kv_dtype: str | None = None
     quantization: str | None = None
     topology: str | None = None
     build: str | None = None
-    workload: Mapping[str, Any] = field(default_factory=dict)
+    workload: Mapping[str, Any] = EMPTY
     goal: str | None = None
-    limits: Mapping[str, float] = field(default_factory=dict)
-    assumed: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, float] = EMPTY
+    assumed: Mapping[str, str] = EMPTY
     unknown: tuple[str, ...] = ()
     unknown_flags: tuple[tuple[str, str | None, str | None], ...] = ()
     checkpoint: Checkpoint | None = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from kb import versions
@@ -183,8 +182,7 @@ def _against(one: Json, query: Query, bad: Iterable[Json]) -> str | None:
 def applied(one: Json, query: Query) -> Query:
     """The question as it would be with a remedy."""
     settings = {**query.settings, **(one.get("settings") or {})}
-    changed = replace(
-        query,
+    changed = query._replace(
         settings=settings,
         environment={**query.environment, **(one.get("environment") or {})},
         common=engines.common_settings(query.engine, settings),
@@ -195,4 +193,4 @@ def applied(one: Json, query: Query) -> Query:
     said = {role: found for role, found in query.resolved.items() if found.by == "said"}
     resolved = {**resolve(changed).resolved, **said}
     resolved |= {role: Resolution(kernel, "setting") for role, kernel in roles.items()}
-    return replace(changed, resolved=resolved)
+    return changed._replace(resolved=resolved)

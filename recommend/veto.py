@@ -7,10 +7,9 @@ one verdict. Must not read files or ask the machine: evidence comes as a value. 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from kb import versions
+from kb import EMPTY, versions
 from kb.model import Tried
 from kb.vocab.engines import ENGINES, role_names
 from recommend import arithmetic, own, remedy
@@ -56,16 +55,15 @@ class Evidence(Protocol):
     def tried(self) -> Sequence[Tried]: ...  # noqa: D102
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The answer: one word, what it rests on (strongest first), what would decide, what was assumed."""
 
     verdict: str
     findings: tuple[Finding, ...] = ()
     missing: tuple[str, ...] = ()
     advice: tuple[Json, ...] = ()
-    assumed: Mapping[str, str] = field(default_factory=dict)
-    resolved: Mapping[str, Resolution] = field(default_factory=dict)
+    assumed: Mapping[str, str] = EMPTY
+    resolved: Mapping[str, Resolution] = EMPTY
     unknown: tuple[str, ...] = ()
     fit: Json | None = None
 
@@ -116,7 +114,7 @@ def _with_tested(found: Finding, query: Query, others: Sequence[Json]) -> Findin
         return found
     first = {key: value for key, value in found.instead.items() if key != "others"}
     options = [first, *(found.instead.get("others") or ())]
-    return replace(found, instead=remedy.instead(remedy.tested(options, query, others)))
+    return found._replace(instead=remedy.instead(remedy.tested(options, query, others)))
 
 
 _TESTED = 3

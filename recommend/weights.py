@@ -9,8 +9,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb.vocab.models import quantization_of, weight_bits
 
@@ -20,8 +19,7 @@ _STORED = {"nvfp4": 4.5, "mxfp4": 4.25, "int4": 4.25, "awq": 4.25, "gptq": 4.25,
 _MOST_PATTERNS = 4000
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(NamedTuple):
     """A kind of module: parameters in billions, and the mean bits that each is stored in."""
 
     name: str

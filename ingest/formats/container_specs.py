@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ingest.formats import Format, Unreadable
@@ -92,7 +92,7 @@ def launches(text: str) -> Iterator[tuple[Launch, Hardware]]:
             continue
         line = _line_of(container.image, lines, at)
         at = line or at
-        yield replace(launch, line=line), _hardware(container)
+        yield launch._replace(line=line), _hardware(container)
 
 
 def _line_of(image: str, lines: Sequence[str], after: int) -> int | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ingest.formats import Format, Unreadable
 from ingest.launches import engine_of_image, experiment_of
@@ -147,7 +146,7 @@ def _of_dockerfile(text: str) -> Iterator[Launch]:
     if not launch.engine and engine and argv:
         launch = parse_command(argv, environment, version=version, engine=engine)
     if launch.engine:
-        yield replace(launch, line=at)
+        yield launch._replace(line=at)
 
 
 def _env_pairs(text: str) -> dict[str, str]:

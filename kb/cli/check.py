@@ -6,7 +6,7 @@ Owns the command's options and its exit status (1 only for known-bad). Understan
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -106,10 +106,10 @@ def _with_command(asked: Asked, words: list[str]) -> Asked:
     """The question with its command, and what a local checkpoint that it names says of itself."""
     named = [word for word in (asked.model, *words) if word and "/" in word]
     if not named:
-        return replace(asked, command=words)
+        return asked._replace(command=words)
     from kb.cli.checkpoint import checkpoint_among
 
-    return replace(asked, command=words, checkpoint=checkpoint_among(named))
+    return asked._replace(command=words, checkpoint=checkpoint_among(named))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +211,7 @@ def from_files(asked: Asked, paths: list[Path]) -> list[Place]:
     for one in told:
         for start in one.starts:
             local = read_checkpoint(start.checkpoint / "config.json") if start.checkpoint else None
-            question = replace(
-                asked,
+            question = asked._replace(
                 launch=start.launch,
                 checkpoint=local or shared,
                 gpu=asked.gpu or start.hardware.gpu,
@@ -222,7 +221,7 @@ def from_files(asked: Asked, paths: list[Path]) -> list[Place]:
         if not one.starts and one.path not in configs:
             places.append(Place(None, one.path, note=_nothing(one)))
     if not places and shared:
-        places.append(Place(replace(asked, checkpoint=shared), configs[0]))
+        places.append(Place(asked._replace(checkpoint=shared), configs[0]))
     return places
 
 
@@ -238,8 +237,8 @@ def on_this_machine(asked: Asked) -> Asked:
     from kb.cli.machine import local_gpus
 
     name, count, driver = local_gpus()
-    return replace(
-        asked, gpu=name, gpus=asked.gpus or count, dependencies=(f"driver={driver}", *asked.dependencies)
+    return asked._replace(
+        gpu=name, gpus=asked.gpus or count, dependencies=(f"driver={driver}", *asked.dependencies)
     )
 
 

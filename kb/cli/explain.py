@@ -123,8 +123,6 @@ def _run(name: str, store: Path | None) -> Told | None:
 
 
 def _gate(name: str) -> Told | None:
-    from dataclasses import asdict
-
     from kb.vocab import gates
 
     gate = gates.gate(name)
@@ -138,7 +136,7 @@ def _gate(name: str) -> Told | None:
     ]
     lines += [f"  else      {gate.otherwise}"] if gate.otherwise else []
     lines += [f"  note      {gate.note}"] if gate.note else []
-    return {"schema": "kbctl.explain/1", "kind": "gate", **asdict(gate)}, lines
+    return {"schema": "kbctl.explain/1", "kind": "gate", **gate._asdict()}, lines
 
 
 def _requirement(name: str) -> Told | None:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from kb import EMPTY
 from kb.vocab import options
 from kb.vocab.dialects import canonical_dest, dialect, store
 from kb.vocab.options import Catalog, Option, normal_flag
@@ -32,8 +32,7 @@ _FLAG = re.compile(r"--?[A-Za-z]")
 _OPERATORS = ("&", "&&", "||", ";", "|", ">", ">>", "2>&1", "2>", "&>", "<")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class Launch(NamedTuple):
     """What a command starts. ``settings`` by canonical dest; ``flags`` as typed, in order.
 
     ``unknown_flags`` are flags that no catalogued release has. ``arguments`` are positional words that are
@@ -44,12 +43,12 @@ class Launch:
     engine: str | None = None
     version: str | None = None
     model: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = EMPTY
+    environment: Mapping[str, str] = EMPTY
     flags: tuple[str, ...] = ()
     unknown_flags: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
-    line: int | None = field(default=None, compare=False)
+    line: int | None = None
 
 
 def parse_command(
@@ -104,7 +103,7 @@ def parse_shell(
             continue
         launch = parse_command(expanded, exported, version=version)
         if launch.engine:
-            launches.append(replace(launch, line=line))
+            launches.append(launch._replace(line=line))
     return tuple(launches)
 
 

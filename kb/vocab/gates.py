@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb.vocab import options
 from kb.vocab.dialects import canonical_settings, kv_dtype_of, setting, truth
@@ -24,8 +23,7 @@ _FOLDER = Path(__file__).with_name("gates")
 _UNSET = ("auto", "none", "false")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
+class Gate(NamedTuple):
     """One architecture decision in an engine's source. ``versions`` are the releases in which it was read.
 
     ``topic``: attention, moe, gemm/quantization, communication, predicate, build … ``condition`` in words,
@@ -276,7 +274,7 @@ def _read(name: str) -> Any:
 
 
 def _gate(row: Mapping[str, Any], origin: str) -> Gate:
-    fields: dict[str, Any] = {key: row[key] for key in Gate.__dataclass_fields__ if key in row}
+    fields: dict[str, Any] = {key: row[key] for key in Gate._fields if key in row}
     for key in ("versions", "options"):
         fields[key] = tuple(fields.get(key, ()))
     return Gate(**fields | {"origin": origin})

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from kb import EMPTY
 
 _DATA = Path(__file__).with_name("gpus.json")
 _NAMED_ARCH = re.compile(r"^(?:sm|compute|cc|compute[ _]?cap(?:ability)?)[ _:=-]*v?(\d{1,2})[._]?(\d)[af]?$")
@@ -21,8 +22,7 @@ _GFX = re.compile(r"^(?:amdgcn-amd-amdhsa--)?(gfx\d+[0-9a-f]*)(?::.*)?$")
 _SIBLINGS = {"sm121": "sm120", "sm103": "sm100"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
+class Gpu(NamedTuple):
     """One product. Memory in GiB as marketed, bandwidth in GB/s, power in W, tflops dense by precision.
 
     ``capabilities`` maps a capability (bf16, fp8, fp4_tensor, tcgen05_tmem, wgmma, trtllm_gen_cubins,
@@ -36,8 +36,8 @@ class Gpu:
     memory_gib: float | None = None
     bandwidth_gb_s: float | None = None
     power_w: float | None = None
-    tflops: Mapping[str, float] = field(default_factory=dict)
-    capabilities: Mapping[str, bool] = field(default_factory=dict)
+    tflops: Mapping[str, float] = EMPTY
+    capabilities: Mapping[str, bool] = EMPTY
     shared_memory_kib: int | None = None
     nvlink: bool | None = None
     nvlink_gb_s: float | None = None
@@ -155,7 +155,7 @@ def _names() -> dict[str, str]:
 def _gpu(name: str) -> Gpu:
     row = next(one for one in _catalog()["gpus"] if one["name"] == name)
     able = dict.fromkeys(row.get("capabilities", ()), True) | dict.fromkeys(row.get("lacks", ()), False)
-    fields = {key: row[key] for key in Gpu.__dataclass_fields__ if key in row}
+    fields = {key: row[key] for key in Gpu._fields if key in row}
     return Gpu(**fields | {"capabilities": able, "source": _catalog()["sources"][row["source"]]})
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from kb import EMPTY
 
 _DATA = Path(__file__).with_name("models.json")
 _KV_WORDS = re.compile(
@@ -21,8 +22,7 @@ _KV_WORDS = re.compile(
 _PART = re.compile(r"\s*[,;/+|]\s*|\s+(?:and|or)\s+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelEntry:
+class ModelEntry(NamedTuple):
     """One model, whatever its quantization. Widths in elements, sizes in billions of parameters.
 
     ``attention`` names the kinds present: mha, gqa, mla, dsa, sparse, linear-hybrid, sliding, sinks.
@@ -46,7 +46,7 @@ class ModelEntry:
     rope_head_dim: int | None = None
     index_topk: int | None = None
     sliding_window: int | None = None
-    layer_mix: Mapping[str, int] = field(default_factory=dict)
+    layer_mix: Mapping[str, int] = EMPTY
     experts: int | None = None
     shared_experts: int | None = None
     top_k: int | None = None
@@ -62,7 +62,7 @@ class ModelEntry:
     released: str | None = None
     base_precision: str | None = None
     fp8_layout: str | None = None
-    quantized: Mapping[str, str] = field(default_factory=dict)
+    quantized: Mapping[str, str] = EMPTY
     from_config: bool = False
     source: str | None = None
 
@@ -230,7 +230,7 @@ def _looks_like_path(word: str) -> bool:
 @cache
 def _entry(index: int) -> ModelEntry:
     row = _catalog()["models"][index]
-    fields = {key: row[key] for key in ModelEntry.__dataclass_fields__ if key in row}
+    fields = {key: row[key] for key in ModelEntry._fields if key in row}
     lists = {key: tuple(fields[key]) for key in ("aliases", "hub_ids", "attention") if key in fields}
     source = _catalog()["sources"][row["source"]] if "source" in row else None
     return ModelEntry(**fields | lists | {"source": source})

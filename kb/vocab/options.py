@@ -12,10 +12,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb import versions
 
@@ -25,8 +24,7 @@ _LOWEST = re.compile(r"(?:>=|~=)\s*([^,]+)")
 _HIGHEST = re.compile(r"<=?\s*([^,=]+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Option(NamedTuple):
     """One flag of one release. ``dest`` is the name in the engine's own argument dump.
 
     ``type`` as the engine's source spells it (``bool`` for switches); ``choices`` empty when free; ``open``
@@ -398,7 +396,7 @@ def _places(rows: list[dict[str, Any]]) -> tuple[dict[str, int], dict[str, int]]
 
 
 def _option(row: dict[str, Any]) -> Option:
-    fields: dict[str, Any] = {key: row[key] for key in Option.__dataclass_fields__ if key in row}
+    fields: dict[str, Any] = {key: row[key] for key in Option._fields if key in row}
     for key in ("aliases", "choices", "negations"):
         fields[key] = tuple(fields.get(key, ()))
     return Option(**fields)

@@ -11,10 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb import versions
 from kb.vocab import options
@@ -218,8 +217,7 @@ def roles_of_label(label: str) -> tuple[str, ...]:
     return ("gemm.int4",) if "linearkernel" in word or "wna16" in word or "w4a" in word else ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Ask:
+class _Ask(NamedTuple):
     """One question to the table: the engine's version, what was set, and the hardware it runs on."""
 
     engine: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kb.vocab.dialects import dialect
 
@@ -49,8 +49,7 @@ _PROGRAMS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(NamedTuple):
     """Where the engine's own arguments begin in a command."""
 
     at: int
