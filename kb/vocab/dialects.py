@@ -76,6 +76,15 @@ def canonical_engine(text: str | None) -> str | None:
     return next((engine for engine, names in OTHER_ENGINES.items() if word in names), None)
 
 
+_COMMON_WORDS = {
+    "tp": ["tensor_parallel_size", "tp_size"],
+    "ep": ["ep_size"],
+    "dp": ["data_parallel_size", "dp_size"],
+    "pp": ["pipeline_parallel_size", "pp_size"],
+    "kv_dtype": ["kv_cache_dtype"],
+}
+
+
 @cache
 def dialect(engine: str) -> Mapping[str, Any]:
     """The engine's spelling table as data; an empty one for an engine without a table."""
@@ -86,7 +95,7 @@ def dialect(engine: str) -> Mapping[str, Any]:
             "names": [],
             "short": {},
             "renamed": {},
-            "common": {},
+            "common": _COMMON_WORDS,
             "spellings": [],
             "labels": {},
         }

@@ -26,7 +26,8 @@ class ModelEntry(NamedTuple):
     """One model, whatever its quantization. Widths in elements, sizes in billions of parameters.
 
     ``attention`` names the kinds present: mha, gqa, mla, dsa, sparse, linear-hybrid, sliding, sinks.
-    ``expert_intermediate`` is the width of one expert. ``mtp``: has layers that predict further tokens.
+    ``expert_intermediate`` is the width of one expert, ``shared_intermediate`` that of the shared ones
+    together (0: none). ``mtp``: has layers that predict further tokens.
     ``max_context`` in tokens, without rope scaling. ``quantized`` maps a hub id to its canonical method;
     ``fp8_layout`` is the kind of fp8 meant where a model is published in that one alone.
     """
@@ -233,7 +234,13 @@ def _entry(index: int) -> ModelEntry:
     fields = {key: row[key] for key in ModelEntry._fields if key in row}
     lists = {key: tuple(fields[key]) for key in ("aliases", "hub_ids", "attention") if key in fields}
     source = _catalog()["sources"][row["source"]] if "source" in row else None
+    fields.setdefault("shared_intermediate", _shared_width(row))
     return ModelEntry(**fields | lists | {"source": source})
+
+
+def _shared_width(row: Mapping[str, Any]) -> int:
+    """The width of all shared experts together, where the catalog does not state it; 0: there are none."""
+    return int(row.get("shared_experts") or 0) * int(row.get("expert_intermediate") or 0)
 
 
 @cache
