@@ -121,14 +121,13 @@ def _filled(main: Experiment, other: Experiment) -> Experiment:
         name: getattr(main.hardware, name) or getattr(other.hardware, name)
         for name in ("gpu", "arch", "count", "memory_gib", "power_limit_w", "driver", "cuda", "topology")
     }
-    backend = replace(
-        main.backend,
+    backend = main.backend._replace(
         engine_version=main.backend.engine_version or other.backend.engine_version,
         dependencies={**other.backend.dependencies, **main.backend.dependencies},
         environment={**other.backend.environment, **main.backend.environment},
         settings={**other.backend.settings, **main.backend.settings},
     )
-    return replace(main, hardware=replace(main.hardware, **hardware), backend=backend)
+    return replace(main, hardware=main.hardware._replace(**hardware), backend=backend)
 
 
 def on_gpu(incident: Incident, said: str) -> Incident:
@@ -137,8 +136,7 @@ def on_gpu(incident: Incident, said: str) -> Incident:
     if hardware.gpu or hardware.arch:
         return incident
     known = find_gpu(said)
-    told = replace(
-        hardware,
+    told = hardware._replace(
         gpu=known.name if known else None,
         arch=known.arch if known else arch_of(said),
         memory_gib=known.memory_gib if known else hardware.memory_gib,

@@ -7,7 +7,7 @@ then the user's word. Must not decide what belongs to a run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ingest.conclude import conclude
@@ -15,9 +15,9 @@ from ingest.matching import Draft
 from ingest.segments import part_of_trace
 from ingest.telemetry import diagnose_trace
 from ingest.windows import window
-from kb.model import Experiment, Measurement, Outcome, Telemetry
+from kb.model import Backend, Experiment, Hardware, Measurement, Model, Outcome, Telemetry
 
-T = TypeVar("T")
+T = TypeVar("T", Hardware, Model, Backend)
 SAID = {
     "gpu": ("hardware", "gpu"),
     "arch": ("hardware", "arch"),
@@ -47,13 +47,13 @@ def enrich(run: Experiment, told: Experiment) -> Experiment:
 def filled(main: T, other: T) -> T:
     """A frozen value whose unknown fields are taken from another of its kind; mappings are united."""
     found: dict[str, Any] = {}
-    for one in fields(main):  # type: ignore[arg-type]
-        mine, theirs = getattr(main, one.name), getattr(other, one.name)
+    for name, mine in main._asdict().items():
+        theirs = getattr(other, name)
         if isinstance(mine, Mapping):
-            found[one.name] = {**theirs, **mine}
+            found[name] = {**theirs, **mine}
         else:
-            found[one.name] = mine if mine is not None else theirs
-    return replace(main, **found)  # type: ignore[type-var]
+            found[name] = mine if mine is not None else theirs
+    return main._replace(**found)
 
 
 def say(run: Experiment, said: Mapping[str, Any]) -> Experiment:
@@ -65,7 +65,7 @@ def say(run: Experiment, said: Mapping[str, Any]) -> Experiment:
         part, field_name = SAID[name]
         value_object = getattr(run, part)
         if getattr(value_object, field_name) is None:
-            run = replace(run, **{part: replace(value_object, **{field_name: value})})
+            run = replace(run, **{part: value_object._replace(**{field_name: value})})
             names.append(name)
     return replace(run, said=tuple(sorted({*run.said, *names})))
 

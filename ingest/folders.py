@@ -243,7 +243,7 @@ def _told(piece: Piece) -> Experiment | None:
     if piece.part != "trace" or telemetry is None:
         return told
     told = told or Experiment()
-    hardware = replace(told.hardware, count=_busy_gpus(telemetry))
+    hardware = told.hardware._replace(count=_busy_gpus(telemetry))
     return replace(told, hardware=hardware, started=telemetry.started, ended=telemetry.ended)
 
 

@@ -34,7 +34,7 @@ def _describe(draft: Draft, pieces: Sequence[Piece]) -> None:
         return
     for piece, one in told:
         alone = one.hardware.count == 1
-        hardware = one.hardware if alone else replace(one.hardware, count=None)
+        hardware = one.hardware if alone else one.hardware._replace(count=None)
         draft.experiment = enrich(draft.experiment, replace(one, hardware=hardware, outcome=Outcome()))
         draft.attach(piece, "describes the machine", 0.7)
 

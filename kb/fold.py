@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -74,7 +73,7 @@ def key_of(run: Experiment) -> str:
     told = (
         (hardware.gpu or hardware.arch, hardware.count, hardware.power_limit_w, hardware.topology),
         (model.id or model.name, model.quantization),
-        [getattr(run.backend, name) for name in run.backend.__slots__ if name != "settings"],
+        [getattr(run.backend, name) for name in run.backend._fields if name != "settings"],
         choices(run.backend.settings),
     )
     text = json.dumps(told, sort_keys=True, default=str)
@@ -111,7 +110,7 @@ def _model(runs: Sequence[Experiment]) -> Model:
 
 
 def _backend(backend: Backend) -> Backend:
-    return replace(backend, settings=choices(backend.settings))
+    return backend._replace(settings=choices(backend.settings))
 
 
 def _date(run: Experiment) -> str | None:

@@ -9,8 +9,9 @@ library. Unknown is ``None`` or an empty mapping, never a guess.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from kb import EMPTY
 
 if TYPE_CHECKING:
     from kb.reading import (
@@ -82,13 +83,12 @@ Settings = Mapping[str, Any]
 Roles = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hardware:
+class Hardware(NamedTuple):
     """The machine. ``gpu`` is the product name as the catalog spells it, ``arch`` such as ``sm120``."""
 
     gpu: str | None = None
     arch: str | None = None
-    count: int | None = None
+    count: int | None = None  # type: ignore[assignment] # nobody counts in a machine as in a tuple
     memory_gib: float | None = None
     power_limit_w: float | None = None
     driver: str | None = None
@@ -96,8 +96,7 @@ class Hardware:
     topology: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class Model(NamedTuple):
     """The checkpoint. ``name`` as the source gives it, ``id`` and ``family`` from the catalog when known."""
 
     name: str | None = None
@@ -107,21 +106,19 @@ class Model:
     quantization: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backend:
+class Backend(NamedTuple):
     """An engine and its choices. ``requested`` and ``resolved`` map role to kernel; settings by flag dest."""
 
     engine: str | None = None
     engine_version: str | None = None
-    dependencies: Mapping[str, str] = field(default_factory=dict)
-    settings: Settings = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    requested: Roles = field(default_factory=dict)
-    resolved: Roles = field(default_factory=dict)
+    dependencies: Mapping[str, str] = EMPTY
+    settings: Settings = EMPTY
+    environment: Mapping[str, str] = EMPTY
+    requested: Roles = EMPTY
+    resolved: Roles = EMPTY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(NamedTuple):
     """Measured values of one configuration at one workload: medians over ``n`` measurements.
 
     ``spread`` maps a metric to (lowest, highest) where n > 1; ``date`` is the newest ISO date.
@@ -130,13 +127,12 @@ class Point:
     workload: Mapping[str, Any]
     metrics: Mapping[str, float]
     n: int = 1
-    spread: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    spread: Mapping[str, tuple[float, float]] = EMPTY
     date: str | None = None
     runs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Ending(NamedTuple):
     """How runs of one configuration ended: one row per (stage, effect, blame, signature), newest first."""
 
     stage: Stage | None
@@ -150,8 +146,7 @@ class Ending:
     runs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class Tried(NamedTuple):
     """Own runs of one configuration, folded together: what the snapshot of a store holds a row of.
 
     ``key`` is a stable hash of hardware, model and backend. ``conditions`` maps a telemetry condition to the
@@ -164,7 +159,7 @@ class Tried:
     backend: Backend
     endings: tuple[Ending, ...]
     points: tuple[Point, ...] = ()
-    conditions: Mapping[str, int] = field(default_factory=dict)
+    conditions: Mapping[str, int] = EMPTY
     warnings: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     date: str | None = None

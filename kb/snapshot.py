@@ -222,14 +222,13 @@ def _row(one: Tried) -> tuple[Any, ...]:
 
 
 def _plain_tried(one: Tried) -> dict[str, Any]:
-    parts = {"hardware": _plain(one.hardware), "model": _plain(one.model), "backend": _plain(one.backend)}
-    lists = {"endings": [_plain(x) for x in one.endings], "points": [_plain(x) for x in one.points]}
-    return {**_plain(one), **parts, **lists}
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    """A dataclass's fields as they are: many times faster than ``asdict``, which copies every mapping."""
-    return {name: getattr(value, name) for name in value.__slots__}
+    parts = {
+        "hardware": one.hardware._asdict(),
+        "model": one.model._asdict(),
+        "backend": one.backend._asdict(),
+    }
+    lists = {"endings": [x._asdict() for x in one.endings], "points": [x._asdict() for x in one.points]}
+    return {**one._asdict(), **parts, **lists}
 
 
 def _pack(value: Mapping[str, Any]) -> bytes:

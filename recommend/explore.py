@@ -14,7 +14,7 @@ from recommend.advice import Reason
 from recommend.alike import Setup
 from recommend.candidates import Candidate
 from recommend.expect import Known, writeups_on
-from recommend.match import match
+from recommend.match import settled
 from recommend.query import Query
 from recommend.veto import Evidence, Finding, judge
 from recommend.weigh import Ground, Judged, about, answered, published_here, weigh
@@ -98,14 +98,11 @@ class Bearing(NamedTuple):
     tried: Sequence[Tried]
 
 
-# What a candidate cannot change: dimensions of a record that hold or fail for all of them alike.
-FIXED = ("arch", "gpu", "engine", "weight_quantization", "model", "driver", "cuda", "topology", "build")
-
-
 def bearing(evidence: Evidence, question: Query) -> Evidence:
     """The records that some candidate of this question could meet."""
-    kept = [record for record in evidence.records if match(_stripped(record), question) is not None]
-    return Bearing(kept, evidence.tried)
+    return Bearing(
+        [found for record in evidence.records if (found := settled(record, question))], evidence.tried
+    )
 
 
 def _of_engine(evidence: Evidence, base: Query, roles: Sequence[str]) -> Evidence:
@@ -117,15 +114,14 @@ def _of_engine(evidence: Evidence, base: Query, roles: Sequence[str]) -> Evidenc
     named |= {role.partition(".")[0] for role in named}
     kept = []
     for record in evidence.records:
-        matches = [one for one in record["matches"] if _can_meet(record, one, base, named)]
-        if matches:
-            kept.append({**record, "matches": matches})
+        matches = [one for one in record["matches"] if _roles_of(one) <= named]
+        if matches and (found := settled({**record, "matches": matches}, base)):
+            kept.append(found)
     return Bearing(kept, evidence.tried)
 
 
-def _can_meet(record: Mapping[str, Any], one: Mapping[str, Any], base: Query, roles: set[str]) -> bool:
-    used = {key for name, key, _ in one["when"] if name == "roles"}
-    return used <= roles and match(_stripped({**record, "matches": [one]}), base) is not None
+def _roles_of(alternative: Mapping[str, Any]) -> set[str]:
+    return {key for name, key, _ in alternative["when"] if name == "roles"}
 
 
 def speaking(evidence: Evidence) -> Evidence:
@@ -152,14 +148,6 @@ def speaking(evidence: Evidence) -> Evidence:
 def unremedied(evidence: Evidence) -> Evidence:
     """Evidence whose findings name no remedies: to be rendered and tested only for what is shown."""
     return Bearing([{**record, "instead": ()} for record in evidence.records], evidence.tried)
-
-
-def _stripped(record: Mapping[str, Any]) -> dict[str, Any]:
-    matches = [
-        {"when": [row for row in one["when"] if row[0] in FIXED], "mirror": one["mirror"]}
-        for one in record["matches"]
-    ]
-    return {**record, "matches": matches}
 
 
 def _options(base: Query, roles: Sequence[str], evidence: Evidence) -> Iterator[Option]:

@@ -17,6 +17,8 @@ from recommend.question import Query
 
 Json = Mapping[str, Any]
 Truth = bool | None
+# What a variant of a question cannot change: dimensions that hold or fail for all of them alike.
+FIXED = ("arch", "gpu", "engine", "weight_quantization", "model", "driver", "cuda", "topology", "build")
 
 
 class Matched(NamedTuple):
@@ -42,7 +44,8 @@ def match(record: Json, query: Query) -> Matched | None:
     hits = [found for one in record["matches"] if (found := _alternative(one, query))]
     if not hits:
         return None
-    state, unversioned = in_range(record, query)
+    dated = record.get("dated")
+    state, unversioned = dated[1] if dated and dated[0] is query.components else in_range(record, query)
     if state is False:
         return None
     best = min(hits, key=_rank)
@@ -59,9 +62,9 @@ def _rank(found: Matched) -> tuple[bool, bool, int, int]:
 def _alternative(alternative: Json, query: Query) -> Matched | None:
     """One conjunction, or None as soon as one condition does not hold."""
     missing: list[str] = []
-    met: list[str] = []
+    met: list[str] = [*alternative.get("met", ())]
     chosen: list[str] = []
-    inherited = unlikely = False
+    inherited, unlikely = alternative.get("inherited", False), False
     for name, key, condition in alternative["when"]:
         answer = DIMENSIONS[name](query, key, condition)
         if answer.truth is False:
@@ -90,6 +93,33 @@ def _alternative(alternative: Json, query: Query) -> Matched | None:
         inherited=inherited,
         unlikely=unlikely,
     )
+
+
+def settled(record: Json, query: Query) -> Json | None:
+    """The record with the conditions answered that no variant of a query can change (``FIXED``), or None
+    where one of them fails. Matching it with a variant is the same as matching the record, but cheaper."""
+    alternatives = [found for one in record["matches"] if (found := _settled(one, query))]
+    dated = in_range(record, query)
+    if not alternatives or dated[0] is False:
+        return None
+    return {**record, "matches": alternatives, "dated": (query.components, dated)}
+
+
+def _settled(alternative: Json, query: Query) -> Json | None:
+    met, left = [*alternative.get("met", ())], []
+    inherited = alternative.get("inherited", False)
+    for row in alternative["when"]:
+        name, key, condition = row
+        truth = DIMENSIONS[name](query, key, condition).truth if name in FIXED else None
+        if truth is False:
+            if name != "arch" or query.arch not in alternative["mirror"]:
+                return None
+            inherited = True
+        if truth is None or name == "engine":  # the engine also tells which ranges bind a record
+            left.append(row)
+        else:
+            met.append(f"{name}.{key}" if key else name)
+    return {**alternative, "when": left, "met": met, "inherited": inherited}
 
 
 def divides(query: Query, rule: Json) -> Answer:

@@ -6,7 +6,6 @@ import json
 import shlex
 import subprocess
 import sys
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -204,7 +203,7 @@ def test_own_failure_by_its_own_fault_is_never_proposed_and_a_busy_port_is() -> 
     kind = {"gpu": "h200", "model": "org/tiny-moe", "engine": "vllm==0.21.0", "quantization": "bf16"}
     found = answer(**kind, tried=(failed,), top=20)
     assert all(pick.settings.get("moe_backend") != "marlin" for pick in found.picks)
-    innocent = replace(CRASH, blame="environment", signature="port-in-use")
+    innocent = CRASH._replace(blame="environment", signature="port-in-use")
     found = answer(**kind, tried=(own({}, innocent),), top=20)
     assert any(not pick.settings for pick in found.picks)
 

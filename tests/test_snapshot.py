@@ -72,7 +72,7 @@ def many(count: int) -> Iterator[Experiment]:
 
 def test_runs_that_differ_in_a_port_are_one_configuration() -> None:
     assert key_of(run(1)) == key_of(run(2))
-    other = replace(run(1).backend, settings={"tp_size": 4})
+    other = run(1).backend._replace(settings={"tp_size": 4})
     assert key_of(run(1)) != key_of(run(1, backend=other))
 
 

@@ -7,7 +7,6 @@ layouts, so they only name the GPU where what is left fits one product.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 from ingest.formats import Format
@@ -140,7 +139,7 @@ class _Tables:
         links, _ = matrix(self.raw)
         told = hardware_of(found, driver=self.versions.get("driver"), cuda=self.versions.get("cuda"))
         whole = hardware(listed) if listed and told.gpu is None else told
-        return replace(told, gpu=whole.gpu, arch=whole.arch or told.arch, topology=describe(links))
+        return told._replace(gpu=whole.gpu, arch=whole.arch or told.arch, topology=describe(links))
 
     def extra(self) -> dict[str, Any]:
         """What has no place of its own: MIG devices, processes, tables read, words around them."""

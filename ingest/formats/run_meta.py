@@ -15,7 +15,6 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -130,7 +129,7 @@ class _Meta:
         model = model_of(self._text("model") or launch.model, quantization)
         environment = self._environment() | dict(launch.environment)
         told = Launch(engine=engine, version=version, settings=settings, environment=environment)
-        backend = replace(backend_of(told, where.arch, model.quantization), dependencies=self._dependencies())
+        backend = backend_of(told, where.arch, model.quantization)._replace(dependencies=self._dependencies())
         return Experiment(
             model=model,
             backend=backend,
