@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,7 @@ def dialect(engine: str) -> Mapping[str, Any]:
     return table
 
 
+@lru_cache(maxsize=4096)
 def canonical_dest(engine: str | None, key: str, version: str | None = None) -> str:
     """The dest of a setting given as dest, flag, short name or older name; an unknown key comes back as a
     dest.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,7 +92,7 @@ def default_roles(  # noqa: PLR0913, PLR0917 - one question has as many sides
     """
     facts = _facts(engine, arch, model, quantization, settings or {})
     facts |= {"environment": environment or {}, "whole": whole}
-    answers = [_decide(_rules("engines", engine), one, facts) for one in _deciding(engine, version)]
+    answers = [_decide(_rules("engines", engine, one), facts) for one in _deciding(engine, version)]
     return _agreed(answers) if arch else {}
 
 
@@ -105,8 +105,11 @@ def forced_roles(  # noqa: PLR0913, PLR0917 - one question has as many sides
     settings: Mapping[str, Any] | None = None,
 ) -> dict[str, tuple[str, str]]:
     """Role → (kernel, gate id): what the release runs whatever was asked for, where a gate says so."""
+    rules = [_rules("forced", engine, one) for one in _deciding(engine, version)]
+    if not all(rules):
+        return {}
     facts = _facts(engine, arch, model, quantization, settings or {}) | {"environment": {}, "whole": False}
-    answers = [_decide(_rules("forced", engine), one, facts) for one in _deciding(engine, version)]
+    answers = [_decide(one, facts) for one in rules]
     return _agreed(answers) if arch else {}
 
 
@@ -120,6 +123,7 @@ def _agreed(answers: list[dict[str, tuple[str, str]]]) -> dict[str, tuple[str, s
     }
 
 
+@cache
 def _deciding(engine: str, version: str | None) -> tuple[str, ...]:
     """The read releases that stand for a version: itself or its base, or both neighbours; none beyond the
     newest.
@@ -165,14 +169,12 @@ def _methods(method: str, model: ModelEntry | None) -> list[str]:
     return found
 
 
-def _decide(
-    rules: list[dict[str, Any]], release: str, facts: Mapping[str, Any]
-) -> dict[str, tuple[str, str]]:
+def _decide(rules: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     blocked: set[str] = set()
     for rule in rules:
         roles = [role for role in rule["roles"] if role not in found and role not in blocked]
-        if not roles or not {release, "*"} & set(rule["versions"]):
+        if not roles:
             continue
         holds = _holds(rule, facts)
         if holds is None:
@@ -263,9 +265,12 @@ def _leads(engine: str) -> tuple[Gate, ...]:
     )
 
 
-def _rules(kind: str, engine: str) -> list[dict[str, Any]]:
-    rules: list[dict[str, Any]] = _read("defaults")[kind].get(engine, [])
-    return rules
+@cache
+def _rules(kind: str, engine: str, release: str) -> list[dict[str, Any]]:
+    """The rules of an engine that hold for one of its read releases (``*``: those that hold for all)."""
+    return [
+        rule for rule in _read("defaults")[kind].get(engine, []) if {release, "*"} & set(rule["versions"])
+    ]
 
 
 @cache

@@ -389,7 +389,8 @@ def _places(rows: list[dict[str, Any]]) -> tuple[dict[str, int], dict[str, int]]
     for place, row in enumerate(rows):
         for name in (row["flag"], *row.get("aliases", ()), *row.get("negations", ())):
             flags.setdefault(name, place)
-            flags.setdefault(normal_flag(name), place)
+            if "_" in name:
+                flags.setdefault(normal_flag(name), place)
         if row["dest"] not in dests or rows[dests[row["dest"]]].get("deprecated"):
             dests[row["dest"]] = place
     return flags, dests
