@@ -33,7 +33,12 @@ def avoided(explored: Sequence[Explored], chosen: Sequence[str], question: Query
     for each in sorted(explored, key=lambda each: each.engine not in chosen):
         found = _joined([*_of_runs(each), *_of_options(each, met), *_of_cache(each, met)])
         certain = [one for one in found if not _vague(one, question)]
-        yield from sorted(certain, key=lambda one: DOUBTFUL.index(one.verdict))
+        yield from sorted(certain, key=_urgency)
+
+
+def _urgency(one: Avoided) -> tuple[bool, bool, int, int]:
+    """What people try first: kernels before pairs of settings, suspicions last."""
+    return one.verdict == "suspect", not one.roles, DOUBTFUL.index(one.verdict), len(one.settings)
 
 
 def _vague(one: Avoided, question: Query) -> bool:
@@ -152,7 +157,7 @@ def _as_asked(when: Sequence[tuple[str, str | None, Json]], value: str) -> dict[
             asked["kv_cache_dtype"] = value
         elif name == "settings" and key and named:
             asked[key] = named[0]
-    return asked if "kv_cache_dtype" in asked else None
+    return asked if asked.get("kv_cache_dtype") == value else None
 
 
 def measured_elsewhere(question: Query, known: Known) -> Iterator[Expected]:

@@ -21,7 +21,7 @@ _STATUS = {
 }
 UNITS = {"output_tok_s": "output tok/s", "ttft_ms": "ms to the first token", "tpot_ms": "ms per output token"}
 _EFFECTS = {"wrong_output": "wrong output", "accuracy_loss": "loss of accuracy", "oom": "out of memory"}
-SHOWN_AVOIDED = 8
+SHOWN_AVOIDED = 10
 
 
 def as_text(answer: Recommendation) -> str:
