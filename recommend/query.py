@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from kb import versions
 from kb.errors import KbctlError
 from kb.model import Hardware, Model
-from kb.vocab import engines, gates, gpus, models, options
+from kb.vocab import engines, gates, gpus, models, options, pins
 from kb.vocab.dialects import OTHER_ENGINES
 from recommend.question import Asked, Checkpoint, Query, Resolution, Version
 
@@ -230,9 +230,9 @@ def _newest_with(engine: str, dependencies: Mapping[str, str]) -> str | None:
         return None
     found: str | None = None
     for release in reversed(options.releases(engine)):
-        pins = options.pinned(engine, release)
-        named = {name: version for name, version in dependencies.items() if name in pins}
-        orders = [versions.compare(pins[name], version, name) for name, version in named.items()]
+        brought = pins.pinned(engine, release)
+        named = {name: version for name, version in dependencies.items() if name in brought}
+        orders = [versions.compare(brought[name], version, name) for name, version in named.items()]
         if orders and not any(orders):
             return release
         if any(order is not None and order < 0 for order in orders):
@@ -364,8 +364,8 @@ def _components(
 ) -> dict[str, Version]:
     found: dict[str, Version] = {}
     if engine and version:
-        found.update(options.pinned_spans(engine, version))
-        found.update(options.pinned(engine, version))
+        found.update(pins.pinned_spans(engine, version))
+        found.update(pins.pinned(engine, version))
         found[engine] = version
     return found | dict(dependencies)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kb.model import Backend, Hardware, Model
-from kb.vocab import engines, gpus, models, options
+from kb.vocab import engines, gpus, models, pins
 from recommend.match import match
 from recommend.question import Query, Resolution, Version
 
@@ -50,7 +50,7 @@ def query_of(hardware: Hardware, model: Model, backend: Backend) -> Query:
 def _components(backend: Backend) -> dict[str, Version]:
     found: dict[str, Version] = {}
     if backend.engine and backend.engine_version:
-        found.update(options.pinned_spans(backend.engine, backend.engine_version))
+        found.update(pins.pinned_spans(backend.engine, backend.engine_version))
         found[backend.engine] = backend.engine_version
     return found | dict(backend.dependencies)
 

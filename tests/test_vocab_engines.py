@@ -210,7 +210,7 @@ def test_what_is_spelled_asks_for_that_kernel(engine, arch):
 def test_every_kernel_of_the_tables_is_in_the_closed_list():
     for engine in dialects.ENGINES:
         for entry in dialects.dialect(engine)["spellings"]:
-            for meaning in spellings._values(engine, entry).values():
+            for meaning in spellings.values(engine, entry).values():
                 for role, kernel in named(entry["roles"], meaning):
                     roles = entry["roles"] if entry.get("by_quantization") else [role]
                     assert any(engines.is_known(one, kernel) for one in roles), (engine, role, kernel)

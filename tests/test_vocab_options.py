@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kb.vocab import dialects, engines, gates, models, options
+from kb.vocab import dialects, engines, gates, models, options, pins
 
 
 def test_releases_are_in_order():
@@ -45,15 +45,15 @@ def test_every_catalog_loads_and_finds_its_own_flags(engine):
 
 
 def test_pins_by_canonical_names():
-    pins = options.pinned("sglang", "0.5.14")
-    assert pins["flashinfer"] == "0.6.12"
-    assert pins["sgl-kernel"] == "0.4.4"
-    assert {"torch", "cutlass-dsl", "deepgemm"} <= set(pins)
-    assert options.pinned_spans("sglang", "0.5.17")["flashinfer"][0] == "0.6.12"
-    assert "flashinfer" not in options.pinned("sglang", "0.5.17")
-    assert options.pinned("sglang", "0.5.10")["triton"] == "3.5.1"
-    assert options.pinned("sglang", "main") == {}
-    assert options.pinned("unheard", "1.0") == {}
+    brought = pins.pinned("sglang", "0.5.14")
+    assert brought["flashinfer"] == "0.6.12"
+    assert brought["sgl-kernel"] == "0.4.4"
+    assert {"torch", "cutlass-dsl", "deepgemm"} <= set(brought)
+    assert pins.pinned_spans("sglang", "0.5.17")["flashinfer"][0] == "0.6.12"
+    assert "flashinfer" not in pins.pinned("sglang", "0.5.17")
+    assert pins.pinned("sglang", "0.5.10")["triton"] == "3.5.1"
+    assert pins.pinned("sglang", "main") == {}
+    assert pins.pinned("unheard", "1.0") == {}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_pins_by_canonical_names():
     ],
 )
 def test_components_have_one_name(text, name):
-    assert options.canonical_component(text) == name
+    assert pins.canonical_component(text) == name
 
 
 def test_unknown_flags_tell_where_they_exist():
@@ -273,11 +273,11 @@ def test_what_a_pin_brings_along_is_what_its_wheel_requires(name, release, row):
 
 
 def test_pins_bring_along_only_what_was_read():
-    assert options.pinned("sglang", "0.5.14")["triton"] == "3.6.0"
-    assert options.pinned("vllm", "0.28.0")["triton"] == "3.7.1"
+    assert pins.pinned("sglang", "0.5.14")["triton"] == "3.6.0"
+    assert pins.pinned("vllm", "0.28.0")["triton"] == "3.7.1"
     # torch 2.14.1 asks for a range of triton, which is no release.
-    assert options.pinned("sglang", "0.5.23")["torch"] == "2.14.1"
-    assert "triton" not in options.pinned("sglang", "0.5.23")
+    assert pins.pinned("sglang", "0.5.23")["torch"] == "2.14.1"
+    assert "triton" not in pins.pinned("sglang", "0.5.23")
 
 
 @pytest.mark.parametrize("model", ["nvidia/Qwen3-235B-A22B-NVFP4", "nvidia/GLM-5.1-NVFP4"])

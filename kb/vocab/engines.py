@@ -1,8 +1,8 @@
 """Everything about engines in one place: names, settings, spellings, command lines.
 
 Owns nothing itself: it gathers ``dialects`` (names and settings), ``spellings`` (settings ↔ kernels),
-``commands`` and ``rendering`` (command lines ↔ settings), so that the rest of the program has one module to
-import.
+``labels`` (what logs print → kernels), ``commands`` and ``rendering`` (command lines ↔ settings), so that the
+rest of the program has one module to import.
 """
 
 from kb.vocab.commands import Launch, parse_command, parse_shell
@@ -17,15 +17,14 @@ from kb.vocab.dialects import (
     setting,
     speculation_of,
 )
+from kb.vocab.labels import kernel_of_label, roles_of_label
 from kb.vocab.rendering import CONFIG_FILE, render_command, render_config
 from kb.vocab.spellings import (
     canonical_kernel,
     is_known,
-    kernel_of_label,
     kernels,
     role_names,
     roles_of,
-    roles_of_label,
     spell,
 )
 

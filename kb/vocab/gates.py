@@ -133,6 +133,8 @@ def _deciding(engine: str, version: str | None) -> tuple[str, ...]:
     known: tuple[str, ...] = tuple(_read("defaults")["read"].get(engine, ()))
     if version is None:
         return known[-1:] or ("*",)
+    if version in known:
+        return (version,)
     base = re.match(r"v?(\d+(?:\.\d+)*)(?:\.?post\d+)?(?:\+.*)?\Z", version)
     if base and base[1] in known:
         return (base[1],)

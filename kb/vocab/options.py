@@ -19,9 +19,6 @@ from typing import Any, NamedTuple
 from kb import versions
 
 _FOLDER = Path(__file__).with_name("catalogs")
-_EXACT = re.compile(r"==\s*([^,*]+)\Z")
-_LOWEST = re.compile(r"(?:>=|~=)\s*([^,]+)")
-_HIGHEST = re.compile(r"<=?\s*([^,=]+)")
 
 
 class Option(NamedTuple):
@@ -153,34 +150,6 @@ def normal_flag(flag: str) -> str:
     return head.replace("_", "-") + dot + rest
 
 
-def canonical_component(text: str) -> str:
-    """A dependency's one name (``flashinfer-python`` → flashinfer, ``deep_gemm`` → deepgemm), else as
-    given."""
-    word = re.split(r"[=<>~! \[]", text.strip().lower(), maxsplit=1)[0].replace("_", "-")
-    return _COMPONENTS.get(word, word)
-
-
-_COMPONENTS = {
-    "flashinfer-python": "flashinfer",
-    "sglang-kernel": "sgl-kernel",
-    "sglkernel": "sgl-kernel",
-    "nvidia-cutlass-dsl": "cutlass-dsl",
-    "cutedsl": "cutlass-dsl",
-    "sgl-deep-gemm": "deepgemm",
-    "deep-gemm": "deepgemm",
-    "deep-ep": "deepep",
-    "nvidia-nccl-cu12": "nccl",
-    "nvidia-nccl-cu13": "nccl",
-    "nvidia-cudnn-cu12": "cudnn",
-    "nvidia-cudnn-cu13": "cudnn",
-    "pytorch": "torch",
-    "pytorch-triton": "triton",
-    "nvidia-driver": "driver",
-    "cudatoolkit": "cuda",
-    "ik-llama.cpp": "ik_llama.cpp",
-}
-
-
 def releases(engine: str) -> tuple[str, ...]:
     """Catalogued releases of an engine, oldest first; empty for an engine without a catalog."""
     return _releases().get(engine, ())
@@ -263,35 +232,6 @@ def option(engine: str, version: str | None, key: str) -> Option | None:
     return None
 
 
-def pinned(engine: str, version: str | None) -> dict[str, str]:
-    """Dependencies a release pins exactly, by canonical component name (flashinfer, sgl-kernel, torch …).
-
-    What a pinned dependency pins itself is included (torch brings its triton). For a release between two
-    catalogued ones: only what both pin alike.
-    """
-    found = {name: low for name, (low, high) in pinned_spans(engine, version).items() if low and low == high}
-    for name, brings in _implied().items():
-        found = {**brings.get(found.get(name, ""), {}), **found}
-    return found
-
-
-def pinned_spans(engine: str, version: str | None) -> dict[str, versions.Span]:
-    """The span (lowest, highest) in which each dependency of a release must lie; ``None`` is an open end."""
-    lower, upper = between(engine, version or newest(engine))
-    if lower is None or upper is None:
-        return {}
-    first, second = catalog(engine, lower).pins, catalog(engine, upper).pins
-    spans = {name: (_span(first[name])[0], _span(second[name])[1]) for name in first if name in second}
-    return {name: span for name, span in spans.items() if span != (None, None)}
-
-
-@cache
-def _implied() -> dict[str, dict[str, dict[str, str]]]:
-    raw = json.loads(_FOLDER.with_name("implied.json").read_text(encoding="utf-8"))
-    rows = {name: raw[name] for name in raw.keys() - {"about", "read", "left_out"}}
-    return {name: {release: row["brings"] for release, row in of.items()} for name, of in rows.items()}
-
-
 def unknown_flags(
     engine: str, version: str | None, flags: Iterable[str]
 ) -> list[tuple[str, str | None, str | None]]:
@@ -357,14 +297,6 @@ def _nearest_flag(engine: str, release: str, flag: str) -> str | None:
 
     found = difflib.get_close_matches(normal_flag(flag), catalog(engine, release).by_flag, n=1, cutoff=0.75)
     return found[0] if found else None
-
-
-def _span(specifier: str) -> versions.Span:
-    exact = _EXACT.match(specifier)
-    if exact:
-        return exact[1], exact[1]
-    low, high = _LOWEST.search(specifier), _HIGHEST.search(specifier)
-    return (low[1] if low else None), (high[1] if high else None)
 
 
 @cache

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kb.errors import KbctlError
-from kb.vocab import options
+from kb.vocab import options, pins
 
 _FOLDER = Path(__file__).with_name("catalogs")
 _PINNED = frozenset(
@@ -84,7 +84,7 @@ def _pins(meta: Any) -> dict[str, str]:
         named = re.match(r"([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?\s*([^;]*)(;.*)?$", text)
         name = re.sub(r"[-_.]+", "-", named[1]).lower() if named else ""
         if named and name in _PINNED and named[2].strip() and "extra" not in (named[3] or ""):
-            found.setdefault(options.canonical_component(name), named[2].strip(" ()"))
+            found.setdefault(pins.canonical_component(name), named[2].strip(" ()"))
     return found
 
 

@@ -1,50 +1,25 @@
-"""Spellings to kernels and back: what a setting, an environment variable or a log label asks for, per role.
+"""Spellings to kernels and back: what a setting or an environment variable asks for, per role.
 
 Owns the rules of ``engines/<engine>.json`` and the closed list of ``kernels.json``. Must not resolve ``auto``
 (``kb.vocab.gates``): only what was asked for in words is answered, and a rule whose condition is unknown
-gives
-no answer instead of a guess.
+gives no answer instead of a guess.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kb import versions
 from kb.vocab import options
-from kb.vocab.dialects import ENGINES, canonical_settings, dialect, setting, truth
+from kb.vocab.dialects import canonical_settings, dialect, setting, truth
 from kb.vocab.models import ModelEntry, quantization_groups, quantization_of
 
 _KERNELS = Path(__file__).with_name("kernels.json")
 _AUTO = ("auto", "default", "none", "")
-_CLASS_WORDS = (
-    ("flashinfercutedsl", "cutedsl"),
-    ("humming", "humming"),
-    ("marlin", "marlin"),
-    ("machete", "machete"),
-    ("b12x", "b12x"),
-    ("flydsl", "aiter"),
-    ("aiter", "aiter"),
-    ("trtllm", "trtllm-gen"),
-    ("cutedsl", "cutedsl"),
-    ("cudnn", "cudnn"),
-    ("deepgemm", "deepgemm"),
-    ("cutlass", "cutlass"),
-    ("tritonkernel", "triton-kernels"),
-    ("triton", "triton"),
-    ("fbgemm", "fbgemm"),
-    ("conch", "conch"),
-    ("exllama", "exllama"),
-    ("emulation", "emulation"),
-    ("hpc", "hpc"),
-    ("torch", "torch"),
-    ("rocm", "aiter"),
-)
 
 
 @cache
@@ -90,7 +65,7 @@ def roles_of(  # noqa: PLR0913, PLR0917 - one question has as many sides
     different hardware. For a model with latent attention a general attention backend also names ``mla``.
     """
     given = canonical_settings(engine, settings)
-    ask = _Ask(engine or "", version, given, environment or {}, arch, quantization_of(quantization or ""))
+    ask = Ask(engine or "", version, given, environment or {}, arch, quantization_of(quantization or ""))
     found: dict[str, str] = {}
     for entry in _naming(engine or "", {key.partition(".")[0] for key in given} | set(ask.environment)):
         value = ask.value_of(entry)
@@ -129,7 +104,7 @@ def _may_name(engine: str, place: int) -> frozenset[str]:
     """The roles that an entry of the table could name, under whatever conditions."""
     entry = dialect(engine)["spellings"][place]
     named = {one for role in entry["roles"] for one in role_names(role)}
-    rules = [rule for meaning in _values(engine, entry).values() for rule in _rules(meaning)]
+    rules = [rule for meaning in values(engine, entry).values() for rule in _rules(meaning)]
     scope = next((role.rpartition(":")[0] + ":" for role in named if ":" in role), "")
     return frozenset(named | {scope + role for rule in rules for role in rule.get("roles", ())})
 
@@ -167,7 +142,7 @@ def _spelled(  # noqa: PLR0913, PLR0917 - one question has as many sides
         if not targets & _may_name(engine, place):
             continue
         name = entry.get("key") or entry["env"]
-        for value, meaning in _values(engine, entry).items():
+        for value, meaning in values(engine, entry).items():
             if wanted not in str(meaning) or not _offered(engine, version, entry, value):
                 continue
             request: dict[str, Any] = {name: _typed(_as_offered(engine, version, entry, value))}
@@ -179,45 +154,7 @@ def _spelled(  # noqa: PLR0913, PLR0917 - one question has as many sides
     return _spelled(engine, version, "attention", kernel, arch, quantization) if role == "mla" else None
 
 
-def kernel_of_label(
-    engine: str | None, role: str, label: str, arch: str | None = None, version: str | None = None
-) -> str | None:
-    """The kernel behind a label as logs print it, or ``None``.
-
-    Takes backend names (``FLASHINFER_CUTLASS``, ``FLASH_ATTN`` …) and kernel classes
-    (``MarlinNvFp4LinearKernel``). A FlashAttention generation may stand in the label (``FLASH_ATTN 3``) or
-    be given
-    as ``version`` ("2", "3", "4"), which otherwise is the engine's version.
-    """
-    word = _plain(label)
-    generation = _flash_generation(word, version)
-    if generation:
-        return f"fa{generation}"
-    release = None if version in ("2", "3", "4") else version
-    scope_free = role.rpartition(":")[2]
-    for table in _label_tables(engine, scope_free):
-        if word in table:
-            ask = _Ask(engine or "", release, {}, {}, arch, None)
-            return _one(ask.kernels({"roles": list(role_names(scope_free))}, word, table), scope_free)
-    return _kernel_in_name(word)
-
-
-def roles_of_label(label: str) -> tuple[str, ...]:
-    """The roles that a kernel class of a log serves by its name: NvFp4 → gemm.fp4, Fp8 → gemm.fp8, MoE →
-    moe."""
-    word = re.sub(r"[^a-z0-9]", "", label.lower())
-    if "moe" in word or "experts" in word:
-        return ("moe",)
-    if "nvfp4" in word or "mxfp4" in word or "fp4" in word:
-        return ("gemm.fp4",)
-    if "fp8" in word:
-        return ("gemm.fp8",)
-    if "int8" in word:
-        return ("gemm.int8",)
-    return ("gemm.int4",) if "linearkernel" in word or "wna16" in word or "w4a" in word else ()
-
-
-class _Ask(NamedTuple):
+class Ask(NamedTuple):
     """One question to the table: the engine's version, what was set, and the hardware it runs on."""
 
     engine: str
@@ -256,7 +193,7 @@ class _Ask(NamedTuple):
         self, entry: Mapping[str, Any], value: str, table: Mapping[str, Any] | None = None
     ) -> dict[str, str]:
         """Role → kernel of one value of an entry."""
-        meaning = (table or _values(self.engine, entry)).get(value)
+        meaning = (table or values(self.engine, entry)).get(value)
         roles = entry["roles"]
         if entry.get("by_quantization"):
             roles = _roles_by_quantization(roles, self.quantization)
@@ -340,12 +277,13 @@ def _roles_by_quantization(roles: Sequence[str], quantization: str | None) -> li
     return [role for role, methods in words.items() if any(one in methods for one in wider)]
 
 
-def _values(engine: str, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+def values(engine: str, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What each value of an entry of the table means: a kernel, a rule, or rules."""
     if "same_as" not in entry:
-        values: Mapping[str, Any] = entry.get("values", {})
-        return values
+        own: Mapping[str, Any] = entry.get("values", {})
+        return own
     return next(
-        _values(engine, one) for one in dialect(engine)["spellings"] if one.get("key") == entry["same_as"]
+        values(engine, one) for one in dialect(engine)["spellings"] if one.get("key") == entry["same_as"]
     )
 
 
@@ -386,47 +324,3 @@ def _environment(entry: Mapping[str, Any], value: str) -> dict[str, str]:
 
 def _typed(value: str) -> Any:
     return {"1": True, "0": False}.get(value, value)
-
-
-def _plain(label: str) -> str:
-    word = label.strip().strip("'\"`.").lower()
-    word = re.sub(r"^attentionbackendenum\.|^\w*backend\.", "", word)
-    return re.sub(r"\s+backend$", "", word).strip()
-
-
-def _flash_generation(word: str, version: str | None) -> str | None:
-    named = re.fullmatch(r"(?:flash[ _-]?att(?:ention|n)|fa)(?:[ _-]?(?:v|version)? ?)(\d)", word)
-    if named:
-        return named[1]
-    return (
-        version if version in ("2", "3", "4") and word.startswith(("flash_attn", "flashattention")) else None
-    )
-
-
-def _label_tables(engine: str | None, role: str) -> Iterator[Mapping[str, Any]]:
-    names = [engine] if engine in ENGINES else list(ENGINES)
-    for name in names:
-        table = dialect(name or "")
-        for one in role_names(role):
-            yield _spaced(table["labels"].get(one, {}))
-        for entry in table["spellings"]:
-            if set(role_names(role)) & set(entry["roles"]) or role in ("mla", "dsa.prefill", "dsa.decode"):
-                yield _spaced(_values(name or "", entry))
-
-
-def _spaced(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**{key.replace("_", " "): value for key, value in table.items()}, **table}
-
-
-def _one(found: Mapping[str, str], role: str) -> str | None:
-    if role in found:
-        return found[role]
-    named = set(found.values())
-    return named.pop() if len(named) == 1 else None
-
-
-def _kernel_in_name(word: str) -> str | None:
-    if canonical_kernel(word) in {one for names in kernels()["roles"].values() for one in names}:
-        return canonical_kernel(word)
-    joined = re.sub(r"[^a-z0-9]", "", word)
-    return next((kernel for part, kernel in _CLASS_WORDS if part in joined), None)
