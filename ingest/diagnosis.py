@@ -149,7 +149,8 @@ def how_sure(incident: Incident) -> tuple[str, str]:
     """(high | medium | low, why)."""
     failure = incident.experiment.outcome.failure
     if failure is None:
-        return "high", "the log shows requests being served"
+        ready = incident.experiment.outcome.stage == "ready"
+        return "high", f"the log shows {'the server ready' if ready else 'requests being served'}"
     if failure.signature == "unknown":
         return "low", "this error is not in the symptom table"
     if failure.signature in ("killed", "child-killed", "hang-capture", "hang-distributed"):

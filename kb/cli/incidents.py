@@ -14,6 +14,7 @@ from ingest.diagnosis import Incident, how_sure, nearest_classes, noticed, on_th
 from kb.model import Experiment
 from kb.wire import experiment_to_wire
 from recommend.match import match
+from recommend.question import Query
 from recommend.recorded import explain_failure, query_of
 from recommend.remedy import remedies
 
@@ -126,7 +127,7 @@ class Found:
     def text(self) -> str:
         """The record in one sentence, with its id."""
         said = f"{self.record['title']} ({self.record['id']}): {self.record['cause']}"
-        return said if self.sure else f"possibly (the log does not tell {', '.join(self.missing)}): {said}"
+        return said if self.sure else f"possibly (not known: {', '.join(self.missing)}): {said}"
 
 
 def explaining(experiment: Experiment, records: Records) -> list[Found]:
@@ -141,8 +142,18 @@ def explaining(experiment: Experiment, records: Records) -> list[Found]:
     if failure.signature in MANY_REASONS:
         matches = [(one, matched) for one, matched in matches if matched.sure and matched.chosen]
     matches.sort(key=lambda pair: (pair[0]["id"] != best, not pair[1].sure, -len(pair[1].met)))
-    found = [Found(one, matched.sure, matched.missing) for one, matched in matches]
+    found = [
+        Found(one, matched.sure, tuple(_open(name, query) for name in matched.missing))
+        for one, matched in matches
+    ]
     return found[:1] if found and found[0].sure else found[:MAX_RECORDS]
+
+
+def _open(name: str, query: Query) -> str:
+    """What would decide, said so that a version which the log does print is not asked for."""
+    component = name.removesuffix(" version")
+    version = query.components.get(component) if component != name else None
+    return f"whether {component} {version} has it" if isinstance(version, str) else name
 
 
 def _tells(record: Mapping[str, Any], signature: str) -> bool:
