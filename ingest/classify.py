@@ -216,16 +216,43 @@ def _death_line(start: Start) -> int | None:
     return None if death is None else death.line
 
 
+_ARGUMENT_CODE = re.compile(
+    r"server_args|arg_utils|argparse|/config/|/configs?\.py|llm_args|engine_args|cli_args"
+)
+_REFUSALS = (
+    "ValueError",
+    "NotImplementedError",
+    "pydantic",
+    "ValidationError",
+    "AssertionError",
+    "TypeError",
+)
+
+
+def _is_refused_argument(cause: Finding, reached: Stage | None) -> bool:
+    """Whether an error of no known class is the engine's own check of its arguments.
+
+    That is a refusal in words (a ``ValueError`` …) before anything was loaded: raised by the code of the
+    arguments, or while the log had not gone past them.
+    """
+    if cause.match is not None or not cause.is_exception or not cause.text.lstrip().startswith(_REFUSALS):
+        return False
+    by_code = bool(_ARGUMENT_CODE.search(cause.frame or "")) and reached in (None, "args", "init")
+    return by_code or (reached == "args" and cause.text.lstrip().startswith(("ValueError", "pydantic")))
+
+
 def _failed(
     start: Start, cause: Finding, echoes: tuple[Finding, ...], warnings: tuple[Warning, ...]
 ) -> Verdict:
     reached = start.stage_at(cause.line) if start.has_begun or _is_refusal(cause) else None
     number, text = cause.matched or (cause.line, cause.text)
-    stage = _stage(cause.match, reached)
+    refused = _is_refused_argument(cause, reached)
+    stage = (reached or "args") if refused else _stage(cause.match, reached)
     signature = "unknown" if cause.match is None else class_at(cause.match, stage)
     symptom = None if cause.match is None else cause.match.symptom
     failure = Failure(signature=signature, text=_clip(text), line=number, cause=_sentence(cause, stage))
     effect: Effect = symptom.effect if symptom and symptom.effect else "crash"  # type: ignore[assignment]
+    effect = "refused" if refused else effect
     blame: Blame = symptom.blame if symptom and symptom.blame else "unknown"  # type: ignore[assignment]
     outcome = Outcome(stage=stage, effect=effect, blame=blame, failure=failure, warnings=warnings)
     advice = fill(symptom.advice, cause.match.holes) if symptom and symptom.advice and cause.match else None

@@ -166,7 +166,10 @@ class Tracebacks:
             self._chains += 1
             chain = self._chains
         block = _Block(line.process, line.level, chain, place, line.number)
-        block.is_noise = line.number - self._noisy.get(key, -10) <= 3 or self._is_noise(line.text)
+        after_noise = line.number - self._noisy.get(key, -10) <= 3 and line.text.lstrip().startswith(
+            TRACEBACK
+        )
+        block.is_noise = after_noise or self._is_noise(line.text)
         self._open[key] = block
         self._fresh = key
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ingest.bench import cells, serving
+from ingest.bench import cells, names, serving, variants
 from ingest.bench.identity import Facts
 from ingest.bench.quantities import Quantity, understand, words_of
 from ingest.bench.rows import Row, Units, place, read_row
@@ -50,7 +50,8 @@ _DERIVED = re.compile(
     r"delta|Δ|gain|speed ?up|improvement|diff|change|ratio|vs\.?$|^vs |saving|overhead|%$|notes?|comment"
 )
 _HEADING_LOADS = re.compile(
-    r"(?P<key>ISL|OSL|input|output|concurrency|conc|batch(?: size)?|bs|C|TP|context|users)\s*[=:]\s*"
+    r"(?P<key>ISL|OSL|input|output|concurrency|conc|batch(?: size)?|bs|C|TP|context|users)"
+    r"(?:\s*[=:]\s*|(?<=SL)\s+)"
     r"(?P<value>[\d,]+k?)",
     re.IGNORECASE,
 )
@@ -87,6 +88,11 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
     return [pair for pair in found if _holds(pair[1])]
 
 
+def is_result_table(table: Table) -> bool:
+    """Whether its columns, its rows, or its heading name results."""
+    return bool(table.rows) and (bool(_results(table.header, _FIGURES)) or _is_turned(table))
+
+
 def _holds(point: Measurement) -> bool:
     return any(name.startswith(_RESULTS) for name in point.metrics)
 
@@ -106,8 +112,16 @@ def _by_rows(table: Table, base: Facts, client: str) -> Iterator[Pair]:
     records = [(line, {cells.plain(k): v for k, v in row.items()}) for line, row in table.records()]
     units = Units.of(row for _, row in records)
     for line, record in records:
-        row = read_row(_full(record, table), units, base)
-        yield row.facts, _point(row, client, line)
+        for one in variants.setups(_full(record, table)):
+            row = read_row(one, units, _for_engine(one.get("engine"), base))
+            yield row.facts, _point(row, client, line)
+
+
+def _for_engine(engine: Any, base: Facts) -> Facts:
+    """The page's facts, without those of its engine where a row names another."""
+    if not isinstance(engine, str) or names.engine(engine) == base.engine:
+        return base
+    return replace(base, engine=None, engine_version=None, settings={}, environment={})
 
 
 def _full(record: Mapping[str, str], table: Table) -> dict[str, str]:

@@ -42,6 +42,7 @@ _OUTPUT = re.compile(
 )
 _TOTAL = re.compile(r"\b(?:total|tot|overall|combined|input output|in out)\b")
 _PER_GPU = re.compile(r"\b(?:per )?(?:gpu|gpus|device|chip|card|accelerator)\b")
+_PER_WATT = re.compile(r"\b(?:per )?(?:w|watts?|joules?|k?wh)\b")
 _PER_USER = re.compile(r"\b(?:per )?(?:user|users|request|req|stream|seq|sequence|slot|client|session)\b")
 Patterns = tuple[tuple[str, re.Pattern[str]], ...]
 _COUNT_PATTERNS: Patterns = tuple(
@@ -169,6 +170,8 @@ def _scope(words: str) -> tuple[str, str]:
         return "_per_gpu", _PER_GPU.sub("", words)
     if _PER_USER.search(words):
         return "_per_user", _PER_USER.sub("", words)
+    if _PER_WATT.search(words):
+        return "_per_w", _PER_WATT.sub("", words)
     return "", words
 
 

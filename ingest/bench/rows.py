@@ -26,6 +26,7 @@ _TEXTUAL = {"dataset", "test", "model", "gpu", "engine", "engine_version", "quan
 ENGINE_VERSION = re.compile(
     r"(?P<engine>vllm|sglang|tensorrt llm|trt llm|trtllm|llama cpp|tgi|lmdeploy)(?: git)?(?: version)?"
 )
+_VAGUE_ENGINE = re.compile(r"(?i)backend|stack")
 _PLAIN_RATE = re.compile(r"qps|rps")
 
 
@@ -74,6 +75,7 @@ def read_row(record: Mapping[str, Any], units: Units | None = None, base: Facts 
             continue
         _place_cell(row, label, raw, units or Units(), bool(stated - {label}))
     _settle_direction(row)
+    _settle_score(row)
     return row
 
 
@@ -83,6 +85,8 @@ def _place_cell(row: Row, label: str, raw: Any, units: Units, has_other_rates: b
         put_version(row.facts, named["engine"], str(raw))
         return
     where = place(label)
+    if where == ("identity", "engine") and _VAGUE_ENGINE.search(label) and not names.known_engine(str(raw)):
+        where = None  # a back end may as well be a protocol or a kernel
     if where is None and _plain_rate(label) and has_other_rates:
         where = ("workload", "request_rate")
     if where is not None and not cells.is_nothing(raw) and _fits(where[1], raw):
@@ -90,11 +94,38 @@ def _place_cell(row: Row, label: str, raw: Any, units: Units, has_other_rates: b
         return
     quantity = understand(label)
     cell = cells.read_cell(raw) if quantity else None
+    if has_other_rates and words_of(label) == "toks" and cell is not None:
+        row.metrics.setdefault("output_tokens", cell.value)
+        return
+    if quantity is not None and cell is not None and _is_tally(quantity, label, cell):
+        row.rest[label] = cell.value
+        return
     if quantity is None or cell is None:
         if where is None and not cells.is_nothing(raw):
             row.rest[label] = raw
         return
     _add_metric(row, label, quantity, cell, units)
+
+
+_TALLIES = ("correct", "pass", "passed", "num correct", "num passed", "n correct")
+_ASKED = ("total", "n", "count", "questions", "num questions", "num samples", "samples", "num total", "of")
+
+
+def _is_tally(quantity: Quantity, label: str, cell: cells.Cell) -> bool:
+    """Whether a score's label counts right answers ("correct": 52) instead of stating their share."""
+    return quantity.name == "accuracy" and words_of(label) in _TALLIES and cell.value > 1
+
+
+def _settle_score(row: Row) -> None:
+    """Right answers of how many: the share, where the row states none."""
+    if "accuracy" in row.metrics:
+        return
+    counted = {words_of(label): cells.number(raw) for label, raw in row.rest.items()}
+    right = next((counted[name] for name in _TALLIES if counted.get(name) is not None), None)
+    asked = next((counted[name] for name in _ASKED if counted.get(name)), row.workload.get("prompts"))
+    if right is not None and isinstance(asked, int | float) and asked >= right > 0:
+        row.metrics["accuracy"] = right / asked
+        row.source_names["accuracy"] = "right answers / questions"
 
 
 def put_version(facts: Facts, engine: str, value: str) -> None:

@@ -19,7 +19,7 @@ from ingest.bench.rows import place
 _RESULTS = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
 _QUALITY = ("accuracy",)
 _PLAIN_NAMES = re.compile(
-    r"results?|runs?|benchmarks?|metrics|data|rows|cells|steps|phases|bench|items|entries|measurements|laeufe"
+    r"results?|cases|runs?|benchmarks?|metrics|data|rows|cells|steps|phases|bench|items|entries|measurements|laeufe"
     r"|ergebnisse|values|stats|summary|tasks|tests|points|sweep|serving|throughput_runs|overall|performance|raw"
 )
 _ABOUT = re.compile(
@@ -73,7 +73,7 @@ def _object(value: Mapping[str, Any], around: dict[str, Any], path: tuple[str, .
     elif own.get("ok") is False or own.get("success") is False or own.get("status") in ("failed", "error"):
         found.failed.append(said | own)
     for key, one in value.items():
-        if isinstance(one, Mapping) and _ABOUT.fullmatch(str(key).lower()):
+        if isinstance(one, Mapping) and _ABOUT.fullmatch(str(key).lower().strip("_")):
             said = _merged(said, _said(_flat(one)))
     lists_rows = any(isinstance(one, list) and one and isinstance(one[0], Mapping) for one in value.values())
     for key, one in value.items():
@@ -85,6 +85,8 @@ def _spread(value: Mapping[str, Any]) -> dict[str, Any]:
     """Statistics of a measure that stand in an object of their own: "ttft_ms": {"mean": 1, "p99": 2}."""
     spread: dict[str, Any] = {}
     for key, one in value.items():
+        if isinstance(one, Mapping) and str(key).lower() == "usage":  # as OpenAI's API counts a request
+            spread |= {name: one[name] for name in ("prompt_tokens", "completion_tokens") if name in one}
         if isinstance(one, Mapping) and understand(str(key)) is not None:
             stats = {
                 name: raw
@@ -127,7 +129,7 @@ def _flat(value: Mapping[str, Any], depth: int = 2) -> dict[str, Any]:
 
 def _merged(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> dict[str, Any]:
     """Inner members replace outer ones that mean the same thing, except labels of tests, which add up."""
-    places = {place(key) for key in inner} - {("workload", "test")}
+    places = {place(key) for key in inner} - {("workload", "test"), None}
     return {key: one for key, one in outer.items() if key in inner or place(key) not in places} | dict(inner)
 
 

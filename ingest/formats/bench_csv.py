@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ingest.bench import file_names, names, placeholders, serving, tables
+from ingest.bench import file_names, names, placeholders, serving, tables, variants
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.quantities import understand
 from ingest.bench.rows import Row, Units, place, read_row
@@ -67,10 +67,11 @@ def _read(source: Source) -> Reading:
     records = list(table.records())
     units = Units.of(row for _, row in records)
     told = file_names.hints(source.name)
-    pairs = [_row(line, row, units, told) for line, row in records]
+    pairs = [_row(line, one, units, told) for line, row in records for one in variants.setups(row)]
     kept = [pair for pair in pairs if pair[1].metrics]
+    full_lines = {pair[1].line for pair in kept}
     dropped = [
-        Problem(line=pair[1].line, what="no result in this row") for pair in pairs if not pair[1].metrics
+        Problem(line=line, what="no result in this row") for line, _ in records if line not in full_lines
     ]
     return benchmark(
         source,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ingest.bench import file_names, jsontext, placeholders, serving, trees
+from ingest.bench import file_names, jsontext, placeholders, serving, trees, variants
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.quantities import understand
 from ingest.bench.rows import Row, Units, place, read_row
@@ -45,7 +45,7 @@ def _read(source: Source) -> Reading:
         raise Unreadable(reason)
     units = Units.of(found.rows)
     told = file_names.hints(source.name)
-    rows = [_row(row, units, told) for row in found.rows]
+    rows = [_row(one, units, told) for row in found.rows for one in variants.setups(row)]
     points = [
         (row.facts, point) for row in rows if (point := serving.complete(row.measurement(_CLIENT))).metrics
     ]

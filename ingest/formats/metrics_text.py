@@ -25,14 +25,20 @@ from kb.model import Backend, Hardware, Reading
 
 _ENGINES = {
     "vllm:": "vllm", "sglang:": "sglang", "trtllm_": "tensorrt-llm", "tgi_": "tgi", "llamacpp:": "llama.cpp",
+    "nv_trt_llm_": "tensorrt-llm", "nv_llm_": "tensorrt-llm",
 }  # fmt: skip
 _MARK = re.compile(
     r"^(?:# (?:HELP|TYPE) )?(?:" + "|".join(_ENGINES) + r")[a-z]\w*(?:\{[^}]*\})? \S", re.MULTILINE
 )
 _TOTALS = {
-    "requests": ("request_success_total", "request_success", "num_requests_total", "request_count"),
-    "input_tokens": ("prompt_tokens_total", "prompt_tokens"),
-    "output_tokens": ("generation_tokens_total", "generation_tokens", "tokens_predicted_total"),
+    "requests": (
+        "request_success_total", "request_success", "num_requests_total", "request_count",
+        "output_token_len_count",
+    ),
+    "input_tokens": ("prompt_tokens_total", "prompt_tokens", "input_token_len_sum"),
+    "output_tokens": (
+        "generation_tokens_total", "generation_tokens", "tokens_predicted_total", "output_token_len_sum",
+    ),
     "preemptions": ("num_preemptions_total", "num_preemptions"),
     "running": ("num_requests_running", "num_running_reqs", "requests_processing", "batch_current_size"),
     "waiting": ("num_requests_waiting", "num_queue_reqs", "requests_deferred", "queue_size"),

@@ -50,7 +50,7 @@ def read(source: Source) -> Reading:
     where = hardware(
         [words.get("accelerator_model_name")],
         None,
-        count=_whole(words.get("accelerators_per_node")),
+        count=_total(words.get("accelerators_per_node"), words.get("number_of_nodes")),
         driver=versions.pop("driver", None),
         cuda=versions.pop("cuda", None),
         topology=words.get("accelerator_interconnect"),
@@ -80,6 +80,11 @@ def _versions(stack: str) -> dict[str, str]:
         elif label := component(word):
             found.setdefault(label, version)
     return found
+
+
+def _total(per_node: Any, nodes: Any) -> int | None:
+    count = _whole(per_node)
+    return None if count is None else count * (_whole(nodes) or 1)
 
 
 def _whole(text: Any) -> int | None:

@@ -33,14 +33,19 @@ _RESPONSE = re.compile(
 )
 
 
+_TIMED = re.compile(r'"(?:\w*tok(?:en)?s?_?(?:per_)?s(?:ec)?|ttft\w*|\w*throughput\w*)"\s*:\s*[\d.]')
+
+
 def sniff(source: Source) -> float:
-    """A response object of one of the APIs near the start of a JSON text."""
+    """A response object of one of the APIs near the start of a JSON text; timed ones are a benchmark's."""
     head = source.head.lstrip("\ufeff \t\r\n")
     if head[:1] not in ("{", "["):
         return 0.0
     near = head[:6000]
     if _RESPONSE.search(near) and ('"choices"' in near or '"meta_info"' in head or '"output_ids"' in near):
         return 0.96 if '"request"' in near or '"choices"' in near else 0.85
+    if len(set(_TIMED.findall(near))) > 1:
+        return 0.0
     if '"ok"' in near and '"case"' in near and ('"required_terms"' in near or '"payload"' in near):
         return 0.9
     paired = '"request"' in near and '"response"' in near and ('"prompt"' in near or '"text"' in near)

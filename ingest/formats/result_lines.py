@@ -6,23 +6,33 @@ Owns lines such as ``scenario c=4 ttft=0.5s decode=18 tok/s`` and START/END mark
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ingest.bench import file_names, jsontext
+from ingest.bench import file_names, front, jsontext
 from ingest.bench.identity import benchmark, grouped
 from ingest.bench.quantities import understand
-from ingest.bench.rows import Units, read_row
+from ingest.bench.rows import Units, place, read_row
 from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.formats.bench_csv import RESULT_PREFIXES
 from ingest.sources import Source
 from kb.model import Experiment, GpuTrace, LineCount, Reading, Telemetry
 
+_UNIT = (
+    r"(?:ms|s|sec|secs|seconds|us|%"
+    r"|(?:tok|toks|token|tokens|t|req|reqs|requests)(?:/| per )(?:s|sec|second)|tps|rps|qps)"
+)
+_VALUE = r"[~≈]?\d[\d,]*(?:\.\d+)?"
 _PAIR = re.compile(
     r"(?:(?P<word>[A-Za-z][\w./%-]{0,40})\s?=|(?P<key>[A-Za-z][\w /%-]{0,30}?)\s*:)\s*"
-    r"(?P<value>[~≈]?\d[\d,]*(?:\.\d+)?)\s*"
-    r"(?P<unit>ms|s|sec|tok/s|tokens/s|t/s|tps|req/s|%|us)?(?=[\s,;|)\]]|$)"
+    rf"(?P<value>{_VALUE})\s*(?P<unit>{_UNIT})?(?=[\s,;:|)\]]|$)"
+)
+_BARE = re.compile(
+    r"(?:(?P<key>\b(?:(?:mean|avg|median|p\d\d)[ _])?(?:TTFT|TPOT|ITL|E2E|ttft|tpot|itl|e2e|latency)"
+    r"(?:[ _](?:mean|avg|median|p\d\d))?\b)[ ]{1,3})?"
+    rf"(?<![\w.])(?P<value>{_VALUE})\s?(?P<unit>{_UNIT})(?![\w/])"
+    r"(?:\s\(?(?P<kind>[Pp]refill|[Pp]rompt|[Ii]nput|[Dd]ecode|[Gg]en(?:eration)?|[Oo]utput|[Tt]otal)\b)?"
 )
 _HINT = re.compile(r"(?i)ttft|tok|tps|latency|throughput|itl|tpot|e2e|t/s|req/s")
 _LEVEL = re.compile(r"\b(?:INFO|WARNING|ERROR|DEBUG)\b|(?:Decode|Prefill) batch|Avg prompt throughput|\[TP\d")
@@ -47,11 +57,58 @@ def _record(text: str) -> dict[str, Any] | None:
     if len(found) < 2:
         return None
     record = {_label(pair): pair["value"] for pair in found}
-    told = [understand(label) for label in record]
-    if not any(one and one.name.startswith(RESULT_PREFIXES) for one in told):
+    if not _has_result(record):
         return None
-    before = text[: found[0].start()].strip(" :-|[]>")
-    return record | ({"scenario": before} if before and not before.isdecimal() else {})
+    return record | _named(text[: found[0].start()])
+
+
+def _loose_record(text: str) -> dict[str, Any] | None:
+    """What a line tells that need not hold two pairs: ``C= 8: 248 tok/s``, ``TTFT 35 ms, 248 tok/s``."""
+    if len(text) > 400 or not _HINT.search(text) or _LEVEL.search(text):
+        return None
+    pairs = list(_PAIR.finditer(text))
+    record = {_label(pair): pair["value"] for pair in pairs}
+    taken = [pair.span("value") for pair in pairs]
+    bare = [
+        one
+        for one in _BARE.finditer(text)
+        if not any(start < one.end("value") and one.start("value") < end for start, end in taken)
+        and (one["key"] or "/" in one["unit"] or " per " in one["unit"] or one["unit"][1:] == "ps")
+    ]
+    for one in bare:
+        label = (
+            f"{one['key']} ({one['unit']})" if one["key"] else f"{one['kind'] or ''} {one['unit']}".strip()
+        )
+        record.setdefault(label, one["value"])
+    if not _has_result(record):
+        return None
+    first = min(one.start() for one in (*pairs, *bare))
+    return record | _named(text[:first])
+
+
+_LOADS = ("concurrency", "input_len", "output_len", "batch_size", "request_rate")
+
+
+def _load(text: str) -> dict[str, Any]:
+    """The load that a line announces without a result: ``Config 3: ISL=128, OSL=512``, ``concurrency: 8``."""
+    if len(text) > 300 or _LEVEL.search(text) or ("=" not in text and ":" not in text):
+        return {}
+    pairs = {_label(pair): pair["value"] for pair in _PAIR.finditer(text)}
+    told = {key: value for key, value in pairs.items() if (place(key) or ("",))[0] == "workload"}
+    return told if any((place(key) or ("", ""))[1] in _LOADS for key in told) else {}
+
+
+def _has_result(record: Mapping[str, Any]) -> bool:
+    told = [understand(label) for label in record]
+    return any(one and one.name.startswith(RESULT_PREFIXES) for one in told)
+
+
+def _named(before: str) -> dict[str, Any]:
+    name = re.sub(
+        r"^[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]+ (?:\w+ )?\d{4}\b|^\[?[\d-]+[T ][\d:.,]+Z?\]?", "", before
+    )
+    name = name.strip(" :-|[]>=#*")
+    return {"scenario": name} if name and re.search(r"[A-Za-z]", name) else {}
 
 
 def _label(pair: re.Match[str]) -> str:
@@ -72,22 +129,30 @@ def _sniff(source: Source) -> float:
     written = sum(bool(line.strip()) for line in lines)
     if results >= 5 and logged * 4 <= results and results * 5 >= written:
         return 0.96  # a server's last lines may be quoted among them
-    return 0.5 if results >= 3 and logged <= results else 0.0
+    if results >= 3 and logged <= results:
+        return 0.5
+    loose = sum(_loose_record(line) is not None for line in lines)
+    return 0.42 if loose >= 2 and logged <= loose and loose * 12 >= written else 0.0
 
 
 def _read(source: Source) -> Reading:
-    records = []
+    records: list[tuple[int, dict[str, Any]]] = []
+    load: dict[str, Any] = {}
     total = 0
     for number, text in source.lines():
         total = number
-        record = _record(text)
+        record = _record(text) or _loose_record(text)
         if record is not None:
-            records.append((number, record))
+            _take(records, number, record, load)
+        elif announced := _load(text):
+            load = announced
     if not records:
         raise Unreadable("no line with results")
     units = Units.of(record for _, record in records)
     told = file_names.hints(source.name)
-    rows = [(number, read_row(record, units, told.facts)) for number, record in records]
+    head = (text for _, text in zip(range(200), source.head.split("\n"), strict=False))
+    facts = front.facts_of(front.pairs_in(head), told.facts)
+    rows = [(number, read_row(record, units, facts)) for number, record in records]
     return benchmark(
         source,
         "result_lines",
@@ -135,6 +200,24 @@ def _read_progress(source: Source) -> Reading:
     )
 
 
+def _take(
+    records: list[tuple[int, dict[str, Any]]], number: int, record: dict[str, Any], load: Mapping[str, Any]
+) -> None:
+    """Keep a record with the load announced before it; lines of one figure each under it are one record."""
+    placed = {place(label) for label in record}
+    own = any(one is not None and one[0] == "workload" and one[1] != "test" for one in placed)
+    if own or not load:
+        records.append((number, record))
+        return
+    whole = dict(load) | record
+    before = records[-1][1] if records else {}
+    joins = all(before.get(key) == value for key, value in load.items()) and not record.keys() & before.keys()
+    if joins and before and "scenario" not in record:
+        before.update(record)
+    else:
+        records.append((number, whole))
+
+
 def _seconds(text: str | None) -> float | None:
     return float(text) if text else None
 
@@ -159,7 +242,8 @@ FORMATS = [
         docs=(
             "Logs in which single lines are results: `name c=4 ttft=0.55s decode=18.3 tok/s`. Keys and "
             "units are read by the same grammar as columns; what stands before the first pair names the "
-            "test. A rate whose key does not say which tokens it counts keeps its own name beside it."
+            "test. A load that a line before announces (`ISL=128, OSL=512`) holds for the results after "
+            "it. A rate whose key does not say which tokens it counts keeps its own name beside it."
         ),
     ),
     Format(

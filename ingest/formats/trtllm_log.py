@@ -21,6 +21,15 @@ def _arguments(found: re.Match[str]) -> Values | None:
     return {"settings": settings, "model": settings.get("model")} if settings else None
 
 
+_ARGUMENT = re.compile(r"(?<=\s)(\w+)=('[^']*'|True|False|-?\d+(?:\.\d+)?)(?=\s|$)")
+
+
+def _spaced_arguments(found: re.Match[str]) -> Values:
+    """The argument dump of 1.x: ``name=value`` parted by blanks; what is nested has commas and is left."""
+    pairs = (f"{name}={value}" for name, value in _ARGUMENT.findall(found["dump"]))
+    return {"settings": parse_mapping(f"Args({', '.join(pairs)})"), "model": found["model"]}
+
+
 def iteration(text: str) -> Values | None:
     """One line of the iteration log: tokens generated over the step's time."""
     tokens = re.search(r"'num_generation_tokens': (\d+)", text)
@@ -45,6 +54,12 @@ RULES = (
     rule("TensorRT LLM version: ", "start", r"TensorRT LLM version: (?P<engine_version>\S+)"),
     step("Starting LLM args validation", "args", 1),
     rule("LLM Args", "facts", r"LLM Args:?\s*(?P<dump>\w*\(.*)", _arguments),
+    rule(
+        "' tokenizer=",
+        "facts",
+        r"^model='(?P<model>[^']+)'(?P<dump> tokenizer=.*tensor_parallel_size=.*)",
+        _spaced_arguments,
+    ),
     rule("Model:\t", "facts", r"^Model:\s+(?P<model>\S+)"),
     rule("KV Cache Dtype:", "facts", r"^KV Cache Dtype:\s+(?P<kv_dtype>\S+)"),
     rule("Quantization:", "facts", r"^Quantization:\s+(?P<quantization>\S+)"),
