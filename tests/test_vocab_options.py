@@ -226,6 +226,13 @@ def test_settings_and_environment_change_defaults():
     )
 
 
+def test_post_releases_that_were_read_decide_for_themselves():
+    assert picks("sglang", "0.5.6.post2", "sm120", "qwen3-8b")["attention.prefill"] == "trtllm-gen"
+    assert picks("sglang", "0.5.7", "sm120", "qwen3-8b")["attention.prefill"] == "fi-fa2"
+    assert picks("sglang", "0.5.8.post1", "gfx942", "qwen3-8b")["attention.decode"] == "aiter"
+    assert picks("sglang", "0.5.14", "gfx942", "kimi-k2", None, {"tp_size": 8})["mla"] == "triton"
+
+
 def test_a_release_may_override_what_was_asked():
     glm = models.find_model("glm-5")
     assert gates.forced_roles("sglang", "0.5.10", "sm120", glm)["dsa.decode"][0] == "trtllm-gen"
@@ -233,12 +240,12 @@ def test_a_release_may_override_what_was_asked():
 
 
 def test_rules_cite_gates_and_use_known_words():
-    by_engine = gates._read("defaults")["engines"]
+    read, by_engine = (gates._read("defaults")[name] for name in ("read", "engines"))
     assert set(by_engine) <= set(dialects.ENGINES)
     assert sum(map(len, by_engine.values())) > 100
     for engine, rule in ((engine, rule) for engine, rules in by_engine.items() for rule in rules):
         assert gates.gate(rule["gate"]) is not None
-        assert set(rule["versions"]) <= {*options.releases(engine), "*"}
+        assert set(rule["versions"]) <= {*read.get(engine, ()), *options.releases(engine), "*"}
         for role, kernel in rule["roles"].items():
             assert kernel is None or engines.is_known(role, kernel)
 
