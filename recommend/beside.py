@@ -46,7 +46,7 @@ def _vague(one: Avoided, question: Query) -> bool:
     if one.verdict != "suspect":
         return False
     missing = one.finding.get("missing") or ()
-    return question.arch is None or any(not name.endswith(" version") for name in missing)
+    return question.arch is None or any(not name.endswith((" version", " has it")) for name in missing)
 
 
 def _joined(found: Sequence[Avoided]) -> list[Avoided]:

@@ -13,7 +13,7 @@ from kb import EMPTY
 from kb.model import Ending, Tried
 from kb.vocab.engines import ENGINES, spell
 from recommend import own, remedy
-from recommend.match import Matched, state_of
+from recommend.match import Matched, opens, state_of
 from recommend.question import Query, Resolution
 
 Json = Mapping[str, Any]
@@ -95,7 +95,7 @@ def of_record(record: Json, found: Matched, query: Query, word: str, conflicts: 
         evidence=tuple(one for one in record["evidence"] if one["side"] == side),
         conflicts=tuple(conflicts),
         trust=trust_of(record, inherited=found.inherited),
-        missing=found.missing,
+        missing=opens(found, query),
         outcomes=tuple(record["outcomes"]),
         weight=(len(found.chosen), len(found.met)),
     )

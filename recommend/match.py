@@ -170,6 +170,17 @@ def _unnamed(record: Json, query: Query) -> tuple[str, ...]:
     return tuple(name for name in record["ranges"] if name not in query.components)
 
 
+def opens(found: Matched, query: Query) -> tuple[str, ...]:
+    """What would decide an open match, in words; a version that the question names is not asked for again."""
+    return tuple(_open(name, query) for name in found.missing)
+
+
+def _open(name: str, query: Query) -> str:
+    component = name.removesuffix(" version")
+    version = query.components.get(component) if component != name else None
+    return f"whether {component} {version} has it" if isinstance(version, str) else name
+
+
 def is_engine(name: str) -> bool:
     """Whether a component is a server: a range on it binds a record to it."""
     return name in engines.ENGINES or (name in OTHER_ENGINES and name not in ("flashinfer", "transformers"))

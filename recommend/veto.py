@@ -24,7 +24,7 @@ from recommend.findings import (
     run_row,
     trust_of,
 )
-from recommend.match import Matched, match
+from recommend.match import Matched, match, opens
 from recommend.question import Query, Resolution
 from recommend.requirements import unmet
 
@@ -256,7 +256,7 @@ def _advice(matched: Sequence[Pair], query: Query) -> Iterator[Json]:
             "record": record["id"],
             "title": record["title"],
             "effect": record["outcomes"][0]["effect"],
-            "if": list(found.missing) or ["seen once with default settings, or only inferred"],
+            "if": list(opens(found, query)) or ["seen once with default settings, or only inferred"],
         }
 
 

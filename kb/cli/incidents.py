@@ -13,8 +13,7 @@ from typing import Any
 from ingest.diagnosis import Incident, how_sure, nearest_classes, noticed, on_this_hardware
 from kb.model import Experiment
 from kb.wire import experiment_to_wire
-from recommend.match import match
-from recommend.question import Query
+from recommend.match import match, opens
 from recommend.recorded import explain_failure, query_of
 from recommend.remedy import remedies
 
@@ -142,18 +141,8 @@ def explaining(experiment: Experiment, records: Records) -> list[Found]:
     if failure.signature in MANY_REASONS:
         matches = [(one, matched) for one, matched in matches if matched.sure and matched.chosen]
     matches.sort(key=lambda pair: (pair[0]["id"] != best, not pair[1].sure, -len(pair[1].met)))
-    found = [
-        Found(one, matched.sure, tuple(_open(name, query) for name in matched.missing))
-        for one, matched in matches
-    ]
+    found = [Found(one, matched.sure, opens(matched, query)) for one, matched in matches]
     return found[:1] if found and found[0].sure else found[:MAX_RECORDS]
-
-
-def _open(name: str, query: Query) -> str:
-    """What would decide, said so that a version which the log does print is not asked for."""
-    component = name.removesuffix(" version")
-    version = query.components.get(component) if component != name else None
-    return f"whether {component} {version} has it" if isinstance(version, str) else name
 
 
 def _tells(record: Mapping[str, Any], signature: str) -> bool:
