@@ -31,9 +31,13 @@ _SCHEMA = """
 CREATE TABLE stamp (format INTEGER, runs INTEGER, made_from TEXT);
 CREATE TABLE tried (key TEXT PRIMARY KEY, arch TEXT, family TEXT, bad INTEGER, date TEXT, packed BLOB);
 CREATE TABLE run (run TEXT PRIMARY KEY, key TEXT, digest TEXT, packed BLOB);
-CREATE INDEX tried_by_arch ON tried (arch, family, bad DESC, date DESC);
-CREATE INDEX tried_by_family ON tried (family, bad DESC, date DESC);
-CREATE INDEX run_by_state ON run (run, key, digest);
+"""
+# One for each order in which ``read`` asks: without, an answer's time would grow with the store.
+_INDEXES = """
+CREATE INDEX IF NOT EXISTS tried_by_arch ON tried (arch, family, bad DESC, date DESC);
+CREATE INDEX IF NOT EXISTS tried_by_arch_alone ON tried (arch, bad DESC, date DESC);
+CREATE INDEX IF NOT EXISTS tried_by_family ON tried (family, bad DESC, date DESC);
+CREATE INDEX IF NOT EXISTS run_by_state ON run (run, key, digest);
 """
 
 
@@ -92,7 +96,7 @@ def rewriting(store: Path, *, keep: bool = False) -> Iterator[Draft]:
             shutil.copyfile(target, fresh)
         with closing(sqlite3.connect(fresh)) as base:
             base.executescript(
-                "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + ("" if keep else _SCHEMA)
+                "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + ("" if keep else _SCHEMA) + _INDEXES
             )
             yield Draft(base)
             base.commit()
