@@ -9,16 +9,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from ingest.folders import Claimed, assemble
 from ingest.matching import Piece
 from ingest.quality import Answered, judge
 from ingest.sites import Region, Sites
+from ingest.spans import Find
+from ingest.tally import BUSY_UTILIZATION_PCT
 from kb.store import Store
 from kb.store.claims import claims_by_target, said_of_sources
 from kb.store.quality import answers_by_model, put_quality
 from kb.store.runs import Assembled, put_runs, runs_joined_from
+from kb.store.samples import samples_between
 from kb.store.sources import folder_parts, pending_folders, readings_of
 from kb.wire import reading_from_wire
 
@@ -45,10 +49,11 @@ def assemble_pending(store: Store) -> Change:
     changed = [*waiting, *_lost(store, sites, waiting)]
     regions = sites.regions(changed, runs_joined_from(store, sites.shared))
     claimed = Claimed(links=_links(store), said=said_of_sources(store))
+    find = partial(samples_between, store, least=BUSY_UTILIZATION_PCT)
     for some in _batches(regions):
         pieces = _pieces(store, some)
         folders = [one for region in some for one in (*region.folders, *region.sites)]
-        found = [one for region in some for one in _assemble(pieces, sites, region, claimed)]
+        found = [one for region in some for one in _assemble(pieces, sites, region, claimed, find)]
         places = [*folders, *_waiting_in(sites, waiting, folders)]
         put_runs(store, places, _wanted(store, found, places))
     with store.transaction():
@@ -68,13 +73,13 @@ def _judged(store: Store) -> list[dict[str, Any]]:
 
 
 def _assemble(
-    pieces: Mapping[str, list[Piece]], sites: Sites, region: Region, claimed: Claimed
+    pieces: Mapping[str, list[Piece]], sites: Sites, region: Region, claimed: Claimed, find: Find
 ) -> list[Assembled]:
     def lying_in(folders: Iterable[str]) -> list[Piece]:
         return sorted((one for folder in folders for one in pieces.get(folder, ())), key=_place)
 
     inside = {site: lying_in(folders) for site, folders in region.sites.items()}
-    return assemble(inside, lying_in((*region.shared, *region.context)), sites.reach, claimed)
+    return assemble(inside, lying_in((*region.shared, *region.context)), sites.reach, claimed, find)
 
 
 def _place(piece: Piece) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ingest.conclude import conclude
 from ingest.matching import Draft
-from ingest.segments import part_of_trace
+from ingest.spans import Find, part_of_trace
 from ingest.telemetry import diagnose_trace
 from ingest.windows import window
 from kb.model import Backend, Experiment, Hardware, Measurement, Model, Outcome, Telemetry
@@ -70,10 +70,14 @@ def say(run: Experiment, said: Mapping[str, Any]) -> Experiment:
     return replace(run, said=tuple(sorted({*run.said, *names})))
 
 
-def completed(run: Experiment, draft: Draft) -> Experiment:
-    """The run with its trace, its stage by what was measured on it, and its true ending."""
+def completed(run: Experiment, draft: Draft, find: Find) -> Experiment:
+    """The run with its trace, its stage by what was measured on it, and its true ending.
+
+    ``find`` gives the samples of a trace between two times.
+    """
     lasted = window(run.started, run.ended)
-    traces = [part for one in draft.traces if (part := part_of_trace(one.reading, lasted)) is not None]
+    parts = (part_of_trace(one.identity, one.reading.telemetry, lasted, find) for one in draft.traces)
+    traces = [part for part in parts if part is not None]
     telemetry = max(traces, key=_worth, default=run.telemetry)
     flowing = _tokens_flow(run.measurements)
     own = () if draft.alone else (draft.attached[0][1],)

@@ -19,6 +19,7 @@ from ingest.matching import OVERLAP, Draft, Match, Piece, best_match, matches
 from ingest.nodes import united
 from ingest.points import is_same_point, merged
 from ingest.snapshots import describe_machines
+from ingest.spans import Find, nothing_kept
 from kb.model import Experiment, Measurement, Reading, Telemetry
 from kb.store.runs import ID_CHARACTERS, Assembled
 
@@ -75,10 +76,12 @@ def assemble(
     outside: Sequence[Piece],
     reach: Callable[[str], Sequence[str]],
     claimed: Claimed,
+    find: Find = nothing_kept,
 ) -> list[Assembled]:
     """The runs of a region, by id.
 
-    ``outside`` pieces lie in no site; each may speak about the runs in ``reach`` of its folder.
+    ``outside`` pieces lie in no site; each may speak about the runs in ``reach`` of its folder. ``find``
+    gives the samples of a trace between two times.
     """
     drafts: dict[str, list[Draft]] = {site: _anchored(site, pieces) for site, pieces in sites.items()}
     hints = Hints.among([*outside, *(one for pieces in sites.values() for one in pieces)])
@@ -94,7 +97,9 @@ def assemble(
                 work.join(piece, near, piece.folder, near=False)
     describe_machines(work.machines)
     every = [one for found in drafts.values() for one in found] + work.lone()
-    return sorted((_finished(one, claimed.said, hints) for one in every), key=lambda one: one.experiment.run)
+    return sorted(
+        (_finished(one, claimed.said, hints, find) for one in every), key=lambda one: one.experiment.run
+    )
 
 
 class Work:
@@ -341,7 +346,7 @@ def _series_key(piece: Piece, told: Experiment) -> str:
     return hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()
 
 
-def _finished(draft: Draft, said: Mapping[str, Mapping[str, Any]], hints: Hints) -> Assembled:
+def _finished(draft: Draft, said: Mapping[str, Mapping[str, Any]], hints: Hints, find: Find) -> Assembled:
     experiment = draft.experiment
     for identity, *_ in draft.attached:
         if identity in said:
@@ -353,7 +358,7 @@ def _finished(draft: Draft, said: Mapping[str, Mapping[str, Any]], hints: Hints)
     joined = tuple((path, how, sure) for _, path, how, sure in draft.attached[1:])
     run = experiment.run if draft.imported else run_id(draft.anchor, draft.ordinal)
     experiment = replace(experiment, run=run, sources=sources, joined=joined)
-    experiment = experiment if draft.imported else completed(experiment, draft)
+    experiment = experiment if draft.imported else completed(experiment, draft, find)
     return Assembled(
         anchor=draft.anchor,
         ordinal=draft.ordinal,

@@ -9,28 +9,28 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import TYPE_CHECKING
 
 from ingest.gpu_columns import Column
 from ingest.gpu_csv import TraceLayout, split_cells, to_number
-from ingest.tally import BUSY_UTILIZATION_PCT, GpuTally, reasons_of_mask, vague_roles
+from ingest.tally import BUSY_UTILIZATION_PCT, HUGE, GpuTally, bit_of, mask_of, reasons_of_mask, vague_roles
 
 _TROUBLE = re.compile(r"(?i)lost|unknown error|err!|insufficient permission|not found")
 _WORDS = frozenset(("index", "uuid", "bus", "name", "driver", "cuda", "host", "compute_cap"))
 _FACTS = ("driver", "cuda", "host", "compute_cap")
 _TIMES = ("time", "epoch", "elapsed")
 _MOST_CARDS = 4096
-_MOST_TOLD = 20
+MOST_TOLD = 20
 _MOST_TURNS = 64
-_HUGE = 2147483632.0  # from here on, numbers that tools print for "no value"
 _END = "\x00"
 _HEAD = 32 * 1024
 
 if TYPE_CHECKING:
-    from kb.store.cells import Cells, Counts
+    from ingest.samples import Samples
+    from kb.store.tallies import Tally
 
 Columns = Sequence[Sequence[str]]
 
@@ -50,10 +50,13 @@ class Summary:
     odd_lines: int = 0
 
 
-def summarise(texts: Iterable[str], found: TraceLayout) -> Summary:
-    """Count every sample of a trace with this layout; texts as ``blocks`` or ``clean_blocks`` give them."""
+def summarise(texts: Iterable[str], found: TraceLayout, keep: Samples | None = None) -> Summary:
+    """Count every sample of a trace with this layout; texts as ``blocks`` or ``clean_blocks`` give them.
+
+    ``keep`` gets every sample as numbers.
+    """
     summary = Summary()
-    pass_ = _Pass(found, summary)
+    pass_ = Pass(found, summary, keep)
     for text in texts:
         lines = text.count("\n") + 1
         at = summary.lines
@@ -64,68 +67,11 @@ def summarise(texts: Iterable[str], found: TraceLayout) -> Summary:
     return summary
 
 
-def counts_of(found: TraceLayout) -> Cells | None:
-    """What to count of each cell for a long table whose load has a unit; None for any other table."""
-    from kb.store.cells import Cells  # noqa: PLC0415 - loads DuckDB, which small traces do not need
-
-    view = _Pass(found, Summary()).views[0]
-    load = None if view.load is None else found.columns[view.load]
-    if len(found.delimiter) != 1 or found.decimal != "." or view.card is not None or load is None:
-        return None
-    if not load.unit or not view.metrics or view.key is None:
-        return None
-    return Cells(
-        width=len(found.columns),
-        delimiter=found.delimiter,
-        key=view.key,
-        load=view.load,
-        suffix=" " + load.unit,
-        least=BUSY_UTILIZATION_PCT / load.factor,
-        counted=[at for at, _ in (*view.metrics, *view.reasons)],
-    )
-
-
-def count_slice(
-    data: bytes, first_line: int, found: TraceLayout, count: Callable[[bytes], Counts | None]
-) -> Summary:
-    """The summary of whole lines of a trace: by ``count`` of their cells where it can, else line by line."""
-    summary = Summary()
-    pass_ = _Pass(found, summary)
-    rows = data.replace(b"\r\n", b"\n")
-    skip = max(found.skip - first_line + 1, 0)
-    summary.lines = rows.count(b"\n") + (not rows.endswith(b"\n"))
-    rows = rows.split(b"\n", skip)[skip] if skip else rows
-    odd = b'"' in rows or b"\n\n" in rows or rows[:1] == b"\n" or b"\r" in rows
-    told = None if odd or found.header.encode() in rows else count(rows)
-    if told is None or not pass_.take_counts(told, rows):
-        pass_.take(rows.decode("utf-8", "replace").removesuffix("\n"), first_line + skip)
-    return summary
-
-
-def merged_summary(parts: Sequence[Summary]) -> Summary:
-    """Consecutive parts of one trace as one."""
-    whole = Summary()
-    for part in parts:
-        for key, tally in part.gpus.items():
-            same = GpuTally(index=tally.index, name=tally.name, uuid=tally.uuid, vague=tally.vague)
-            whole.gpus.setdefault(key, same).absorb(tally)
-        whole.facts = {**part.facts, **whole.facts}
-        whole.trouble += [one for one in part.trouble if one[0] is not None or one not in whole.trouble]
-    whole.rows, whole.lines, whole.odd_lines = (
-        sum(getattr(part, name) for part in parts) for name in ("rows", "lines", "odd_lines")
-    )
-    whole.trouble = whole.trouble[:_MOST_TOLD]
-    whole.sessions = 1 + sum(part.sessions - 1 for part in parts)
-    whole.first_time = next((part.first_time for part in parts if part.first_time), "")
-    whole.last_time = next((part.last_time for part in reversed(parts) if part.last_time), "")
-    return whole
-
-
-class _Pass:
+class Pass:
     """The state of one pass: which columns to count for which GPU, and what cells meant so far."""
 
-    def __init__(self, found: TraceLayout, summary: Summary) -> None:
-        self.layout, self.summary = found, summary
+    def __init__(self, found: TraceLayout, summary: Summary, keep: Samples | None = None) -> None:
+        self.layout, self.summary, self.keep = found, summary, keep
         self.time = next((at for role in _TIMES if (at := found.position(role)) is not None), None)
         self.date = found.position("date")
         cards = dict.fromkeys(one.gpu for one in found.columns if one.gpu is not None)
@@ -143,11 +89,14 @@ class _Pass:
         for view in self.views:
             view.take(columns)
 
-    def take_counts(self, told: Counts, rows: bytes) -> bool:
-        """Count rows by how often each cell came; False, with nothing counted, where that is not enough."""
+    def take_tallies(self, told: Sequence[Tally], rows: bytes) -> bool:
+        """Count rows by their tallies; False, with nothing counted, where their cards are not all known."""
         head, last = rows[:_HEAD].rpartition(b"\n")[0], rows[-_HEAD:].rstrip(b"\n").rpartition(b"\n")[2]
-        some, end = (self._aligned(one.decode("utf-8", "replace")) for one in (head, last))
-        if not some or not end or not self.views[0].take_counts(told, some):
+        some, end = (
+            self._aligned(one.decode("utf-8", "replace").replace("\r\n", "\n").rstrip("\r"))
+            for one in (head or rows.rstrip(b"\n"), last)
+        )
+        if not some or not end or not self.views[0].take_tallies(told, some):
             return False
         self.summary.rows = sum(tally.rows.total() for tally in self.summary.gpus.values())
         self.summary.first_time, self.summary.last_time = self._when(some, 0), self._when(end, 0)
@@ -158,7 +107,7 @@ class _Pass:
         if ("[" not in cell and "!" not in cell) or not _TROUBLE.search(cell):
             return
         what = f"{column.name}: {cell.strip()[:120]}"
-        if what not in self.told and len(self.told) < _MOST_TOLD:
+        if what not in self.told and len(self.told) < MOST_TOLD:
             self.told.add(what)
             self.summary.trouble.append((None, what))
 
@@ -197,10 +146,14 @@ class _Pass:
         if len(row) > 1 and not any(cell.strip() for cell in row[1:]):
             return False  # a stamp alone: the loop had no card to write in this round
         self.summary.odd_lines += 1
-        if len(self.summary.trouble) < _MOST_TOLD:
+        if len(self.summary.trouble) < MOST_TOLD:
             what = "has fewer columns than the header" if len(row) > 1 else "is no row of the table"
             self.summary.trouble.append((number, f"{what}: {line.strip()[:120]}"))
         return False
+
+    def times(self, columns: Columns) -> Sequence[str]:
+        """The time of each row of a block as it is printed."""
+        return [self._when(columns, at) for at in range(len(columns[0]))]
 
     def _when(self, columns: Columns, at: int) -> str:
         time = columns[self.time][at].strip().strip('"') if self.time is not None else ""
@@ -210,12 +163,13 @@ class _Pass:
 class _View:
     """One GPU of a wide table, or all GPUs of a long one: its columns, and the tallies they fill."""
 
-    def __init__(self, owner: _Pass, card: int | None) -> None:
+    def __init__(self, owner: Pass, card: int | None) -> None:
         columns = owner.layout.columns
         mine = [(at, one) for at, one in enumerate(columns) if one.gpu is None or one.gpu == card]
         self.owner, self.card = owner, card
         self.metrics = [(at, one) for at, one in mine if one.is_metric]
-        self.reasons = [(at, one) for at, one in mine if one.role.startswith("throttle")]
+        reasons = [(at, one) for at, one in mine if one.role.startswith("throttle")]
+        self.reasons = [one for one in reasons if one[1].role != "throttle_mask"] or reasons
         self.words = {one.role: at for at, one in reversed(mine) if one.role in _WORDS}
         self.load = next((at for at, one in mine if one.role == "utilization_pct"), None)
         self.key = next((self.words[role] for role in ("index", "uuid", "bus") if role in self.words), None)
@@ -226,30 +180,20 @@ class _View:
     def take(self, columns: Columns) -> None:
         """Count the rows of a block."""
         self._see_scale(columns)
+        if self.owner.keep is not None:
+            self._keep(self.owner.keep, columns)
         names = columns[self.key] if self.key is not None else ()
         for start, step in _turns(names):
             self._take_some(columns if step == 1 else [column[start::step] for column in columns])
 
-    def take_counts(self, told: Counts, first: Columns) -> bool:
-        """The same by (card, under load, column, cells, how often), with the first rows for names."""
-        names = first[self.key] if self.key is not None else ()
+    def take_tallies(self, told: Sequence[Tally], first: Columns) -> bool:
+        """The same by tallies, with the first rows for names."""
+        names = [name.strip() for name in first[self.key]] if self.key is not None else []
         order = {name: at for at, name in reversed(list(enumerate(names)))}
-        for name, busy, at, cells, _ in told:
-            if name not in order or (at == self.load and any(self.group(name, c)[1] != busy for c in cells)):
-                return False
-        metrics, reasons = dict(self.metrics), dict(self.reasons)
-        self.scale = self.owner.layout.columns[self.load].factor if self.load is not None else 0.0
-        for name, busy, at, cells, times in sorted(told, key=lambda one: (order[one[0]], one[2])):
-            tally, counts = (
-                self._tally(name.strip(), first, order[name]),
-                dict(zip(cells, times, strict=True)),
-            )
-            if at == self.load:
-                tally.rows[busy] += sum(times)
-            if at in metrics:
-                tally.count(busy, metrics[at].role, self._values(counts, metrics[at]))
-            else:
-                tally.count_reasons(busy, _reasons(reasons[at].role, counts))
+        if any(str(one.card) not in order for one in told):
+            return False
+        for one in sorted(told, key=lambda one: order[str(one.card)]):
+            self._tally(str(one.card), first, order[str(one.card)]).take(one)
         return True
 
     def _take_some(self, columns: Columns) -> None:
@@ -278,9 +222,17 @@ class _View:
             tally.count_reasons(busy, _reasons(column.role, cells))
 
     def _values(self, cells: Mapping[str, int], column: Column) -> dict[float, int]:
+        found = dict[float, int]()
+        for cell, value in self._numbers(cells, column).items():
+            if value is not None:
+                found[value] = found.get(value, 0) + cells[cell]
+        return found
+
+    def _numbers(self, cells: Iterable[str], column: Column) -> dict[str, float | None]:
+        """Cells -> numbers in our unit; None for those that hold none, of which trouble is told."""
         suffix, factor, decimal = " " + column.unit, column.factor, self.owner.layout.decimal
-        cut, found = -len(suffix), dict[float, int]()
-        for cell, times in cells.items():
+        cut, found = -len(suffix), dict[str, float | None]()
+        for cell in cells:
             # Nearly every cell is a number with the header's own unit: no pattern is needed for those.
             try:
                 value: float | None = float(cell[:cut] if cell.endswith(suffix) else cell) * factor
@@ -288,9 +240,22 @@ class _View:
                 value = to_number(cell, column.role, factor, decimal)
             if value is None:
                 self.owner.tell(cell, column)
-            elif -_HUGE < value < _HUGE:
-                found[value] = found.get(value, 0) + times
+            found[cell] = value if value is not None and -HUGE < value < HUGE else None
         return found
+
+    def _keep(self, keep: Samples, columns: Columns) -> None:
+        names = columns[self.key] if self.key is not None else ("",) * len(columns[0])
+        keys = {name: name.strip() if self.card is None else str(self.card) for name in set(names)}
+        who = {
+            name: (index := self._index(key), None if index is not None else key)
+            for name, key in keys.items()
+        }
+        values: dict[str, Sequence[float | None]] = {}
+        for at, column in reversed(self.metrics):
+            numbers = self._numbers(set(columns[at]), column)
+            values[column.role] = [numbers[cell] for cell in columns[at]]
+        masks = [_masks(one.role, columns[at]) for at, one in self.reasons]
+        keep.add(self.owner.times(columns), [who[name] for name in names], values, masks)
 
     def _see_scale(self, columns: Columns) -> None:
         """Whether load is a share of one: told by the first block, where the header names no unit."""
@@ -365,7 +330,15 @@ def _reasons(role: str, cells: Mapping[str, int]) -> Counter[str]:
     if role == "throttle_mask":
         shares: Counter[str] = Counter()
         for cell, times in cells.items():
-            shares.update(dict.fromkeys(reasons_of_mask(cell), times))
+            shares.update(dict.fromkeys(reasons_of_mask(mask_of(cell)), times))
         return shares
     active = sum(times for cell, times in cells.items() if cell.strip() == "Active")
     return Counter({role.removeprefix("throttle:"): active})
+
+
+def _masks(role: str, cells: Sequence[str]) -> list[int | None]:
+    if role != "throttle_mask":
+        bits = {"Active": bit_of(role), "Not Active": 0}
+        return [bits.get(cell.strip()) for cell in cells]
+    known = {cell: mask_of(cell) for cell in set(cells)}
+    return [known[cell] for cell in cells]

@@ -18,6 +18,7 @@ from ingest.gpu_columns import Column, recognise_column, unit_factor
 from ingest.sources import Source
 
 BLOCK_BYTES = 1 << 20
+LARGE_BYTES = 4 << 20  # from here on DuckDB is worth its start
 HEADER_SEARCH_LINES = 40
 _LONGEST_LINE = 4 << 20
 _LONGEST_NAME = 80

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ingest.assembly import Change, assemble_pending
@@ -20,12 +21,14 @@ from ingest.fingerprint import Fingerprint, fingerprint, stored_path, unfold_hom
 from ingest.folders import part_of
 from ingest.formats import all_formats
 from ingest.pipeline import in_order, read
+from ingest.samples import Samples
 from ingest.sources import Source, find_sources
 from kb.errors import KbctlError
 from kb.model import Reading
 from kb.store import Store, open_store
 from kb.store.claims import Claim, said_of_sources
 from kb.store.runs import compact, effects
+from kb.store.samples import trace_number
 from kb.store.sources import (
     Known,
     Taken,
@@ -42,6 +45,7 @@ BATCH_S = 2.0
 LONGEST_S = 15.0
 WORTH = 20.0  # how much longer sources are read than a write of them took
 BATCH_BYTES = 16 << 20
+AS_BEFORE = "the same bytes as before"
 EDITED = frozenset({"kbctl.toml"})  # what a user changes is the same file still
 OBSERVATIONS = frozenset({"anchor", "metadata", "measurement", "trace", "probe"})
 Notice = Callable[[str], None]
@@ -50,13 +54,14 @@ Watch = Callable[["Look", int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One source to take in, with what the store knows about its path."""
+    """One source to take in, with what the store knows about its path; samples wait in ``scratch``."""
 
     source: Source
     known: Known | None
     versions: Mapping[str, int]
     again: bool = False
     columns: tuple[str, ...] = ()
+    scratch: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,17 +156,19 @@ def rebuild(
 def _take_in(jobs: Sequence[Job], batch: Batch, watch: Watch | None) -> Report:
     report = Report()
     total = sum(one.source.size for one in jobs)
-    try:
-        for look in in_order(look_at, jobs, len(jobs), total):
-            report.add(look)
-            batch.add(look)
-            if watch is not None:
-                watch(look, report.size, total)
-    except KeyboardInterrupt:
+    with TemporaryDirectory(prefix="kbctl-") as scratch:
+        mine = (replace(one, scratch=Path(scratch)) for one in jobs)
+        try:
+            for look in in_order(look_at, mine, len(jobs), total):
+                report.add(look)
+                batch.add(look)
+                if watch is not None:
+                    watch(look, report.size, total)
+        except KeyboardInterrupt:
+            batch.flush()
+            what = f"stopped after {report.fates.total()} of {len(jobs)} files; these are kept"
+            raise KbctlError(what, tip="the same command goes on from here", code=EXIT_STOPPED) from None
         batch.flush()
-        what = f"stopped after {report.fates.total()} of {len(jobs)} files; these are kept"
-        raise KbctlError(what, tip="the same command goes on from here", code=EXIT_STOPPED) from None
-    batch.flush()
     with open_store(batch.store_path, write=True, notice=batch.notice) as store:
         report.change = assemble_pending(store)
         report.effects = effects(store)
@@ -188,12 +195,15 @@ def look_at(job: Job) -> Look:
     edited = job.source.name in EDITED
     keep = known.identity if known and (same or print_.grown or edited) else print_.identity
     fate = "new" if known is None or keep != known.identity else "reread" if same else "grown"
+    if job.scratch is not None:
+        job.source.samples = Samples(job.scratch, trace_number(keep))
     return _look(job, take(read(job.source, job.columns), job, replace(print_, identity=keep)), fate)
 
 
 def take(reading: Reading, job: Job, print_: Fingerprint) -> Taken:
     """A reading as the row that the store keeps."""
     path = stored_path(job.source)
+    samples = job.source.samples.close() if job.source.samples is not None else ()
     useful = reading.status in ("parsed", "partial") and bool(
         reading.experiments or reading.telemetry or reading.extra or reading.kind != "unknown"
     )
@@ -213,6 +223,7 @@ def take(reading: Reading, job: Job, print_: Fingerprint) -> Taken:
         part=part_of(reading),
         same_as=None,
         reading=compact(reading_to_wire(replace(reading, path=path))) if useful else "",
+        samples=samples if useful and reading.kind == "trace" else (),
     )
 
 
@@ -242,6 +253,8 @@ class Batch:
             begun = time.monotonic()
             with open_store(self.store_path, write=True, notice=self.notice) as store:
                 put_sources(store, mark_same(store, self.taken), self.claims)
+            for path in (path for one in self.taken for path in one.samples):
+                Path(path).unlink(missing_ok=True)
             self.pause = min(max(BATCH_S, WORTH * (time.monotonic() - begun)), LONGEST_S)
         self.taken, self.claims, self.since, self.held = [], [], time.monotonic(), 0
 
@@ -257,9 +270,7 @@ def mark_same(store: Store, taken: list[Taken]) -> list[Taken]:
     for one in taken:
         first = firsts.setdefault((one.source, one.name), one.identity)
         if first != one.identity and one.part in OBSERVATIONS:
-            found.append(
-                replace(one, same_as=first, reading="", status="same", reason="the same bytes as before")
-            )
+            found.append(replace(one, same_as=first, reading="", samples=(), status="same", reason=AS_BEFORE))
         else:
             found.append(one)
     return found

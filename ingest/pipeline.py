@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from ingest.formats import read_source
 from ingest.redact import redact_reading
-from ingest.segments import with_segments
 from ingest.sources import Source, find_sources
 from kb.model import Problem, Reading
 
@@ -31,10 +30,7 @@ def read(source: Source, columns: Sequence[str] = ()) -> Reading:
     ``columns`` names the columns of a table without a header, in order.
     """
     try:
-        reading = read_source(source, columns)
-        if reading.kind == "trace":
-            reading = with_segments(reading, source, read_source)
-        return redact_reading(reading)
+        return redact_reading(read_source(source, columns))
     except Exception as error:
         what = f"the parser failed on this file ({type(error).__name__}: {error}); please report it"
         return Reading(

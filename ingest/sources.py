@@ -15,24 +15,26 @@ import lzma
 import shutil
 import sys
 import tempfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import zstandard
 
-from ingest.archives import is_archive, members
+from ingest.archives import DAMAGED, is_archive, members
 from ingest.prefixes import Wrapper, clean_lines, find_wrappers
 from kb.errors import KbctlError
+
+if TYPE_CHECKING:
+    from ingest.samples import Samples
 
 HEAD_BYTES = 64 * 1024
 TAIL_BYTES = 16 * 1024
 CHUNK_BYTES = 4 * 1024 * 1024
 MAX_LINE_BYTES = 64 * 1024 * 1024
 STDIN = "-"
-BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, ValueError)
+BROKEN = DAMAGED
 SKIPPED_FOLDERS = frozenset({".git", "__pycache__", ".venv", "node_modules", ".mypy_cache", ".ruff_cache"})
 
 
@@ -44,6 +46,7 @@ class Source:
     journald), without ANSI sequences, and with carriage-return frames split, numbered from 1 as an editor
     would number them.
     ``trouble`` says why reading stopped early (a damaged archive, a vanished file), or is None.
+    ``samples`` is where a trace's samples go; None where nobody keeps them.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Source:
         self.path = path
         self.name = name or path.name
         self.trouble: str | None = None
+        self.samples: Samples | None = None
         self._raw = raw
         self._opener = opener
         self._size = size
@@ -241,12 +245,24 @@ def _opened(path: Path) -> Iterator[Source]:
         with path.open("rb") as stream:
             yield _spooled(path, stream)
     elif is_archive(path):
-        yield from (
-            Source(path / name, name=Path(name).name, opener=opener, size=size)
-            for name, size, opener in members(path)
-        )
+        yield from _unpacked(path)
     else:
         yield Source(path)
+
+
+def _unpacked(path: Path) -> Iterator[Source]:
+    """The members of an archive; one whose contents cannot be told is a source without text that says so."""
+    count, what = 0, "no file is in it"
+    try:
+        for name, size, opener in members(path):
+            count += 1
+            yield Source(path / name, name=Path(name).name or path.name, opener=opener, size=size)
+    except DAMAGED as error:
+        what = f"{type(error).__name__}: {error}"
+    if not count:
+        empty = Source(path, b"", size=path.stat().st_size)
+        empty.trouble = f"the archive is damaged or empty: {what}"
+        yield empty
 
 
 def _spooled(path: Path, stream: BinaryIO) -> Source:

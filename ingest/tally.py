@@ -10,14 +10,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import mul
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest.gpu_columns import Column
 from kb.model import GpuTrace
 from kb.vocab.conditions import threshold
 
+if TYPE_CHECKING:
+    from kb.store.tallies import Tally
+
 BUSY_UTILIZATION_PCT = threshold("busy_utilization_pct")
 _SATURATED_PCT = threshold("saturated_utilization_pct")
+HUGE = 2147483632.0  # from here on, numbers that tools print for "no value"
 _BINS = 4096
 REASONS = {
     0x1: "gpu_idle",
@@ -59,23 +63,27 @@ class Histogram:
         self.n += sum(values.values())
         self.total += sum(map(mul, values, values.values()))
         self.low, self.high = min((self.low, *values)), max((self.high, *values))
-        self.counts.update(values)
-        if len(self.counts) > _BINS:
-            self._coarsen()
+        self._count(values)
+
+    @classmethod
+    def of(cls, told: Tally) -> Histogram:
+        """Values that were counted elsewhere, with their exact sum and ends."""
+        new = cls()
+        new.n, new.total, new.low, new.high = told.n, told.total, told.low, told.high
+        new.counts = Counter(dict(zip(told.values, told.times, strict=True)))
+        return new
 
     def absorb(self, other: Histogram) -> None:
         """Add another's values; sum and ends stay exact."""
-        total = self.total + other.total
-        self.add(other.counts)
-        self.low, self.high, self.total = min(self.low, other.low), max(self.high, other.high), total
+        self.n, self.total = self.n + other.n, self.total + other.total
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+        self._count(other.counts)
 
     def merged(self, other: Histogram) -> Histogram:
         """Both together, as a new one."""
         both = Histogram()
-        for one in (self, other):
-            both.add(one.counts)
-            both.low, both.high = min(both.low, one.low), max(both.high, one.high)
-        both.total = self.total + other.total
+        both.absorb(self)
+        both.absorb(other)
         return both
 
     def scaled(self, factor: float) -> Histogram:
@@ -106,6 +114,11 @@ class Histogram:
             if 2 * seen >= self.n:
                 return value
         return values[-1]
+
+    def _count(self, values: Mapping[float, int]) -> None:
+        self.counts.update(values)
+        if len(self.counts) > _BINS:
+            self._coarsen()
 
     def _coarsen(self) -> None:
         step = max((self.high - self.low) / (_BINS / 4), 1e-9)
@@ -149,6 +162,16 @@ class GpuTally:
         if metric not in part:
             part[metric] = Histogram()
         part[metric].add(values)
+
+    def take(self, told: Tally) -> None:
+        """Samples that were counted elsewhere (kb/store/tallies.py)."""
+        if told.metric == "utilization_pct":
+            self.rows[told.busy] += told.rows
+        if told.metric == "throttle":
+            for mask, times in zip(told.values, told.times, strict=True):
+                self.count_reasons(told.busy, dict.fromkeys(reasons_of_mask(int(mask)), times))
+        elif told.n:
+            self.parts[told.busy].setdefault(told.metric, Histogram()).absorb(Histogram.of(told))
 
     def count_reasons(self, busy: bool, times: Mapping[str, int]) -> None:
         """Throttle reasons -> samples that showed them; a reason with 0 is known to be absent."""
@@ -216,13 +239,22 @@ class GpuTally:
                         part[meant] = part.pop(metric).scaled(factor)
 
 
-def reasons_of_mask(text: str) -> tuple[str, ...]:
-    """Names in ``clocks_event_reasons.active`` (``0x0000000000000005``); empty for none or no number."""
+def mask_of(text: str) -> int | None:
+    """The bits in ``clocks_event_reasons.active`` (``0x0000000000000005``); None where it holds no number."""
     try:
-        mask = int(text.strip(), 0)
+        return int(text.strip(), 0)
     except ValueError:
-        return ()
-    return tuple(name for bit, name in REASONS.items() if mask & bit)
+        return None
+
+
+def reasons_of_mask(mask: int | None) -> tuple[str, ...]:
+    """The names of the reasons whose bits are set."""
+    return tuple(name for bit, name in REASONS.items() if mask and mask & bit)
+
+
+def bit_of(role: str) -> int:
+    """The bit of the reason in ``throttle:<reason>``; 0 where it has none."""
+    return next((bit for bit, name in REASONS.items() if role == f"throttle:{name}"), 0)
 
 
 def vague_roles(columns: Iterable[Column]) -> set[str]:

@@ -132,7 +132,7 @@ def iso_time(text: str) -> str | None:
 
 def seconds_between(first: str, last: str) -> float | None:
     """Seconds from one printed time to another (stamps, times of day, or bare seconds); None if unknown."""
-    a, b = _seconds(first), _seconds(last)
+    a, b = seconds_of(first), seconds_of(last)
     return b - a if a is not None and b is not None and b >= a else None
 
 
@@ -172,7 +172,8 @@ def _epoch(text: str) -> str | None:
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=value)).isoformat()
 
 
-def _seconds(text: str) -> float | None:
+def seconds_of(text: str) -> float | None:
+    """A printed time as seconds: since 1970 by its own clock, since midnight, or bare."""
     stamp = iso_time(text)
     if stamp:
         try:

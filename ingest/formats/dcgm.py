@@ -34,7 +34,7 @@ def read_dmon(source: Source) -> Reading:
     if table is None:
         raise Unreadable("no names line of dcgmi dmon was found")
     found, lines = table
-    summary = summarise(_joined(lines), found)
+    summary = summarise(_joined(lines), found, source.samples)
     names = [one.name for one in found.columns]
     return summary_reading(str(source.path), "dcgmi_dmon", "dcgmi", summary, names)
 
@@ -81,6 +81,7 @@ FORMATS = [
     Format(
         name="dcgmi_dmon",
         kind="trace",
+        version=2,
         sniff=sniff_dmon,
         read=read_dmon,
         docs="Output of `dcgmi dmon -e …`: any fields, the header repeated, cards in any order.",

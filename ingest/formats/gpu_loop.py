@@ -46,7 +46,7 @@ def read_csv(source: Source) -> Reading:
     if table is None:
         raise Unreadable("no header line of GPU columns was found")
     found, lines = table
-    summary = summarise(lines, found)
+    summary = summarise(lines, found, source.samples)
     reading = summary_reading(str(source.path), "gpu_loop_csv", "own loop", summary, _names(found))
     if not summary.rows:
         raise Unreadable("a header of GPU columns, but no row of samples")
@@ -198,6 +198,7 @@ FORMATS = [
     Format(
         name="gpu_loop_csv",
         kind="trace",
+        version=2,
         sniff=sniff_csv,
         read=read_csv,
         docs="CSV of people's own loops around nvidia-smi, NVML or rocm-smi: columns are recognised by name "

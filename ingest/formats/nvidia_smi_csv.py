@@ -13,6 +13,7 @@ from ingest.formats import Format, Unreadable
 from ingest.gpu_columns import is_tool_name
 from ingest.gpu_count import summarise
 from ingest.gpu_csv import (
+    LARGE_BYTES,
     TraceLayout,
     blocks,
     find_table,
@@ -20,7 +21,6 @@ from ingest.gpu_csv import (
     layout,
     table_in,
 )
-from ingest.large_trace import is_large, read_large
 from ingest.machine import hardware, known
 from ingest.sources import Source
 from ingest.traces import line_count, summary_reading, telemetry_of, trace_reading
@@ -65,9 +65,12 @@ def read(source: Source) -> Reading:
     if table is None:
         raise Unreadable("no header line of nvidia-smi columns was found")
     found, lines = table
-    if is_large(source, found):
-        return read_large(source, found, "nvidia_smi_csv", _TOOL)
-    summary = summarise(lines, found)
+    if source.size >= LARGE_BYTES:
+        from ingest.large_trace import read_large  # noqa: PLC0415 - loads DuckDB
+
+        if large := read_large(source, found, "nvidia_smi_csv", _TOOL):
+            return large
+    summary = summarise(lines, found, source.samples)
     return summary_reading(
         str(source.path), "nvidia_smi_csv", _TOOL, summary, [one.name for one in found.columns]
     )
@@ -76,7 +79,7 @@ def read(source: Source) -> Reading:
 def read_with_columns(source: Source, columns: Sequence[str]) -> Reading:
     """Samples of a trace without header, by the column names that the user gave, in order."""
     found = given_layout(columns, source.raw_head)
-    summary = summarise(blocks(source), found)
+    summary = summarise(blocks(source), found, source.samples)
     if not summary.rows:
         raise Unreadable(f"no row has the {len(columns)} columns that --columns names")
     return summary_reading(
@@ -184,6 +187,7 @@ FORMATS = [
     Format(
         name="nvidia_smi_csv",
         kind="trace",
+        version=2,
         sniff=sniff_query,
         read=read,
         docs="Output of `nvidia-smi --query-gpu=… --format=csv`, any columns, with or without units, "
@@ -193,6 +197,7 @@ FORMATS = [
     Format(
         name="nvidia_smi_csv_bare",
         kind="trace",
+        version=2,
         sniff=sniff_bare,
         read=read_bare,
         read_with_columns=read_with_columns,

@@ -38,7 +38,7 @@ def read_dmon(source: Source) -> Reading:
     if table is None:
         raise Unreadable("no dmon header line was found")
     found, lines = table
-    summary = summarise(lines, found)
+    summary = summarise(lines, found, source.samples)
     return summary_reading(
         str(source.path), "nvidia_smi_dmon", _TOOL, summary, [one.name for one in found.columns]
     )
@@ -123,6 +123,7 @@ FORMATS = [
     Format(
         name="nvidia_smi_dmon",
         kind="trace",
+        version=2,
         sniff=sniff_dmon,
         read=read_dmon,
         docs="Output of `nvidia-smi dmon`, any `-s` groups, with `-o DT`, or as CSV: "

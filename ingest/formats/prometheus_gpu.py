@@ -1,4 +1,4 @@
-"""GPU metrics as exporters publish them: DCGM's, nvidia_gpu_exporter's, AMD's device metrics exporter.
+"""GPU metrics as exporters publish them: DCGM's, nvidia_gpu_exporter's, AMD's, Triton Inference Server's.
 
 Owns their metric names. One scrape is one sample of each card; several scrapes in one file are several.
 """
@@ -68,12 +68,20 @@ _AMD: Mapping[str, tuple[str, float]] = {
     "gpu_total_vram": ("memory_total_mib", 1.0),
     "gpu_free_vram": ("memory_free_mib", 1.0),
 }
-_METRICS = {**_DCGM, **_EXPORTER, **_AMD}
+_TRITON: Mapping[str, tuple[str, float]] = {
+    "nv_gpu_utilization": ("utilization_pct", 100.0),
+    "nv_gpu_power_usage": ("power_w", 1.0),
+    "nv_gpu_power_limit": ("power_limit_w", 1.0),
+    "nv_gpu_memory_used_bytes": ("memory_used_mib", 2.0**-20),
+    "nv_gpu_memory_total_bytes": ("memory_total_mib", 2.0**-20),
+}
+_METRICS = {**_DCGM, **_EXPORTER, **_AMD, **_TRITON}
+_PREFIXES = ("DCGM_", "nvidia_smi_", "gpu_", "nv_gpu_", "nv_energy_")
 _REASON = "nvidia_smi_clocks_event_reasons_"
 _REASON_OLD = "nvidia_smi_clocks_throttle_reasons_"
 _MASKS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
 _OTHER = ("_active", "_supported")
-_CARD_LABELS = ("gpu", "uuid", "UUID", "gpu_id", "device", "GPU_I_ID")
+_CARD_LABELS = ("gpu", "uuid", "UUID", "gpu_uuid", "gpu_id", "device", "GPU_I_ID")
 
 
 def sniff(source: Source) -> float:
@@ -81,7 +89,7 @@ def sniff(source: Source) -> float:
     head = source.head
     if "DCGM_FI_" in head:
         return 0.95 if "DCGM_FI_DEV_" in head and "{" in head else 0.5
-    names = ("nvidia_smi_", "gpu_gfx_activity", "gpu_package_power")
+    names = ("nvidia_smi_", "gpu_gfx_activity", "gpu_package_power", "nv_gpu_")
     return 0.95 if any(f"\n{name}" in f"\n{head}" for name in names) else 0.0
 
 
@@ -133,7 +141,7 @@ class _Scrapes:
         elif card := _card(sample):
             self.families.add(sample.name)
             self._sample(card, sample)
-        elif sample.name.startswith(("DCGM_", "nvidia_smi_", "gpu_")):
+        elif sample.name.startswith(_PREFIXES):
             self.families.add(sample.name)
 
     def close(self) -> None:
@@ -159,6 +167,8 @@ class _Scrapes:
         """Which exporter it is."""
         if any(name.startswith("DCGM_") for name in self.families):
             return "dcgm-exporter"
+        if any(name.startswith("nv_") for name in self.families):
+            return "triton"
         own = any(name.startswith("nvidia_smi_") for name in self.families)
         return "nvidia_gpu_exporter" if own else "amd-device-metrics-exporter"
 
@@ -188,7 +198,7 @@ class _Scrapes:
         if reason:
             self._reasons[card][reason] = int(sample.value > 0)
         if sample.name in _MASKS:
-            self._reasons[card] |= dict.fromkeys(reasons_of_mask(str(int(sample.value))), 1)
+            self._reasons[card] |= dict.fromkeys(reasons_of_mask(int(sample.value)), 1)
         if sample.name not in _METRICS:
             return
         metric, factor = _METRICS[sample.name]
@@ -224,7 +234,7 @@ _FACTS = {
 
 def _card(sample: Sample) -> str | None:
     parts = [sample.labels[name] for name in _CARD_LABELS if sample.labels.get(name)]
-    if not parts or not sample.name.startswith(("DCGM_", "nvidia_smi_", "gpu_")):
+    if not parts or not sample.name.startswith(_PREFIXES):
         return None
     return "/".join(dict.fromkeys(parts))
 
@@ -248,5 +258,6 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     docs="Metrics of GPUs from an exporter (dcgm-exporter, nvidia_gpu_exporter, AMD's device metrics "
-    "exporter): one scrape or several, even pasted with the command that fetched them.",
+    "exporter, Triton Inference Server): one scrape or several, even pasted with the command that "
+    "fetched them.",
 )

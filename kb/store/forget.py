@@ -8,6 +8,7 @@ from __future__ import annotations
 from kb.store.claims import Claim, add_claims
 from kb.store.database import Store
 from kb.store.runs import drop_runs
+from kb.store.samples import drop_samples
 from kb.store.sources import mark_pending
 
 
@@ -22,6 +23,7 @@ def forget_run(store: Store, run: str, reason: str | None) -> int:
         mark_pending(store, [site for (site,) in store.rows("SELECT site FROM run WHERE run = ?", [run])])
         drop_runs(store, [run])
         store.delete("reading", "identity", only)
+        drop_samples(store, only)
         store.rows(
             "UPDATE source SET status = 'forgotten', reason = ? WHERE identity IN (SELECT unnest(?))",
             [reason or "the user forgot its run", only],

@@ -11,6 +11,7 @@ from typing import Any
 
 from kb.store.claims import Claim, add_claims
 from kb.store.database import Store, now
+from kb.store.samples import drop_samples, put_samples, trace_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,8 @@ class Taken:
     """One source as it goes into the store.
 
     ``identity`` is the keyed hash of path and head, ``source`` the BLAKE2b of the bytes, ``reading`` its JSON
-    (empty where there is nothing to keep), ``part`` what assembly uses it for, ``size`` in bytes.
+    (empty where there is nothing to keep), ``part`` what assembly uses it for, ``size`` in bytes,
+    ``samples`` the files that hold its trace's samples until they are stored.
     """
 
     identity: str
@@ -35,6 +37,7 @@ class Taken:
     part: str
     same_as: str | None
     reading: str
+    samples: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +64,12 @@ def put_sources(store: Store, taken: Sequence[Taken], claims: Iterable[Claim] = 
     """Store sources whole, in one transaction, in place of their earlier readings; their folders wait."""
     with store.transaction():
         identities = [one.identity for one in taken]
+        drop_samples(store, identities)
         store.delete("source", "identity", identities)
         store.delete("reading", "identity", identities)
         store.load("source", (_source_row(one) for one in taken))
         store.load("reading", (_reading_row(one) for one in taken if one.reading))
+        put_samples(store, (path for one in taken for path in one.samples))
         told = [one for one in claims if add_claims(store, [one])]
         mark_pending(store, (one.folder for one in taken if one.reading))
         mark_pending(store, _folders_of(store, [one.target for one in told]))
@@ -139,7 +144,8 @@ def _source_row(one: Taken) -> dict[str, Any]:
         "part",
         "same_as",
     )
-    return {**{name: getattr(one, name) for name in names}, "read_at": now()}
+    trace = trace_number(one.identity) if one.samples else None
+    return {**{name: getattr(one, name) for name in names}, "trace": trace, "read_at": now()}
 
 
 def _reading_row(one: Taken) -> dict[str, Any]:
