@@ -10,9 +10,11 @@ import bz2
 import gzip
 import io
 import lzma
+import struct
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -36,6 +38,20 @@ MAX_MEMBERS = 100_000
 MAX_UNPACKED_BYTES = 64 << 30
 COPY_BYTES = 4 << 20
 
+DAMAGED = (
+    OSError,
+    EOFError,
+    ValueError,
+    OverflowError,
+    RuntimeError,
+    struct.error,
+    zlib.error,
+    lzma.LZMAError,
+    zstandard.ZstdError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+)
+
 Member = tuple[str, int, Callable[[], BinaryIO]]
 
 
@@ -48,7 +64,11 @@ def is_archive(path: Path) -> bool:
 
 
 def members(path: Path) -> Iterator[Member]:
-    """(name inside the archive, size in bytes, opener) of each regular member, in the archive's order."""
+    """(name inside the archive, size in bytes, opener) of each regular member, in the archive's order.
+
+    Raises one of ``DAMAGED`` where a zip's directory cannot be read; a tar gives what stands before the
+    damage.
+    """
     return _zip_members(path) if path.name.lower().endswith(".zip") else _tar_members(path)
 
 
@@ -62,7 +82,7 @@ def _zip_members(path: Path) -> Iterator[Member]:
 def _open_zip_member(path: Path, name: str) -> BinaryIO:
     try:
         return cast(BinaryIO, zipfile.ZipFile(path).open(name))
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, KeyError) as error:
+    except (*DAMAGED, KeyError) as error:
         raise OSError(f"member {name} cannot be unpacked: {error}") from error
 
 
@@ -74,7 +94,7 @@ def _tar_members(path: Path) -> Iterator[Member]:
             for entry in archive:
                 if entry.isreg() and len(found) < MAX_MEMBERS:
                     found.append((entry.name, entry.size, entry.offset_data))
-    except (tarfile.TarError, OSError, EOFError):
+    except DAMAGED:
         pass  # what stood before the damage is still there
     for name, size, offset in sorted(found):
         yield name, size, partial(plain.member, offset, size)
@@ -130,7 +150,7 @@ def _plain_tar(path: Path) -> _PlainTar:
     try:
         with _decompress(path) as stream:
             _copy_bounded(stream, cast(BinaryIO, copy))
-    except (OSError, EOFError, ValueError, zstandard.ZstdError):
+    except DAMAGED:
         pass  # a truncated archive still has its first members
     copy.flush()
     return _PlainTar(Path(copy.name), copy)
