@@ -92,7 +92,10 @@ def _prior(pick: Pick) -> policy.Prior:
 def _purpose(pick: Pick, *, first: bool) -> str:
     if first:
         return "the baseline: everything else is compared with it"
-    return f"to learn {pick.teaches}" if pick.teaches else "an alternative that is known to work"
+    if pick.teaches:
+        return f"to learn {pick.teaches}"
+    disputed = any(one.text.startswith("Disputed") for one in pick.why)
+    return "disputed elsewhere; this would settle it here" if disputed else "an alternative that works elsewhere"
 
 
 def lines(made: Plan, picks: Sequence[Pick]) -> Iterator[str]:

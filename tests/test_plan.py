@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -69,22 +70,61 @@ def test_without_numbers_there_is_still_a_plan() -> None:
     assert plan([], 1).steps == ()
 
 
-def test_the_script_is_quoted_and_smoke_tests_before_it_measures(tmp_path: Path) -> None:
+ENGINE = """#!/bin/sh
+echo "$0 $*"
+case "$*" in
+  *bench_serving*) echo "Output token throughput (tok/s): 42";;
+  *broken*) echo "no kernel image is available" >&2; exit 1;;
+  *) trap 'echo stopped; exit 0' TERM; touch "$HOME/up"; while :; do sleep 0.1; done;;
+esac
+"""
+CLIENT = """#!/bin/sh
+[ -e "$HOME/up" ] || exit 7
+case "$*" in *completions*) echo '{"content": "391"}'; rm "$HOME/up";; esac
+"""
+
+
+def tools(folder: Path, **texts: str) -> dict[str, str]:
+    """An environment whose programs are these scripts."""
+    for name, text in texts.items():
+        (folder / name.replace("_", "-")).write_text(text)
+        (folder / name.replace("_", "-")).chmod(0o755)
+    return {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(folder)}
+
+
+def test_the_script_runs_every_try_and_keeps_its_files(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    environment = tools(
+        tmp_path / "bin",
+        python=ENGINE,
+        curl=CLIENT,
+        sleep="#!/bin/sh\nexec /bin/sleep 0.05\n",
+        nvidia_smi='#!/bin/sh\necho "timestamp, index"; while :; do sleep 1; done\n',
+    )
     evil = "x'; touch hacked; '"
     picks = [
-        pick("base", 1000),
-        pick("other", 1010, argv=["serve", f"org/{evil}"], file=("llm-api.yaml", "a: 1\n")),
+        pick("broken", 1000, command=f"A=1 python serve {shlex.quote('broken' + evil)}"),
+        pick("good", 1010, command="python serve good", file=("llm-api.yaml", "a: 1\n")),
     ]
-    text = script(plan(picks, 10), picks, LOAD)
     target = tmp_path / "plan.sh"
-    target.write_text(text)
-    checked = subprocess.run(["bash", "-n", str(target)], capture_output=True, text=True, check=False)
-    assert checked.returncode == 0, checked.stderr
-    assert text.index("smoke '") < text.index("bench_serving")
-    assert "cat >llm-api.yaml" in text
-    run = "serve() { :; }; curl() { return 1; }; kill() { return 1; }; python() { :; }; source " + str(target)
+    target.write_text(script(plan(picks, 10), picks, LOAD))
     done = subprocess.run(
-        ["bash", "-c", run], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        ["bash", str(target), "out"],
+        check=False,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
-    assert not (tmp_path / "hacked").exists()
-    assert "not measured" in done.stdout
+    first, second = tmp_path / "out" / "1-sglang", tmp_path / "out" / "2-sglang"
+    assert "no kernel image" in (first / "server.log").read_text()
+    assert "not measured" in (first / "failed.txt").read_text()
+    assert not (first / "bench.txt").exists()
+    assert "42" in (second / "bench.txt").read_text()
+    assert (second / "server.log").read_text().endswith("stopped\n"), done.stderr
+    assert (second / "gpu.csv").read_text().startswith("timestamp")
+    assert (second / "llm-api.yaml").read_text() == "a: 1\n"
+    assert "391" in (second / "smoke.json").read_text()
+    assert not list(tmp_path.rglob("hacked"))
+    assert done.stdout.endswith(f"Now: kbctl ingest {tmp_path / 'out'}\n")

@@ -17,6 +17,8 @@ from recommend.plan import Plan
 PORT = 30000
 SMOKE = "What is 17 times 23? Answer with the number only."
 ANSWER = "391"
+READY_TRIES = 720  # of 5 s: large weights from a slow disk take most of an hour
+MOST_SECONDS = 3600  # a benchmark that has not ended by then hangs
 
 
 def script(made: Plan, picks: Sequence[Pick], load: Load) -> str:
@@ -28,31 +30,45 @@ def script(made: Plan, picks: Sequence[Pick], load: Load) -> str:
     return "\n".join([*blocks, 'echo "Now: kbctl ingest $out"', ""])
 
 
+_TRACED = (
+    "timestamp,index,name,utilization.gpu,power.draw,power.limit,clocks.sm,clocks.max.sm,"
+    "memory.used,memory.total,temperature.gpu"
+)
 _HEAD = f"""#!/usr/bin/env bash
-# Tries in the order of their expected gain per minute. Each answers a smoke test before it is measured.
-set -u
-out=${{1:-kbctl-plan}}; mkdir -p "$out"
-port={PORT}
-wait_until_ready() {{ for _ in $(seq 360); do curl -sf "localhost:$port/v1/models" >/dev/null && return 0
+# Tries in the order of their expected gain per minute. Each answers a smoke test before it is measured, in a
+# folder of its own with the server's log, a trace of the GPUs and the benchmark.
+set -u -m
+mkdir -p "${{1:-kbctl-plan}}"; out=$(cd "${{1:-kbctl-plan}}" && pwd)
+export port={PORT}
+ready() {{ for _ in $(seq {READY_TRIES}); do curl -sf "localhost:$port/v1/models" >/dev/null && return 0
   kill -0 "$server" 2>/dev/null || return 1; sleep 5; done; return 1; }}
-smoke() {{ curl -s "localhost:$port/v1/chat/completions" -H 'Content-Type: application/json' -d "$1" \\
-  | tee "$2" | grep -q {ANSWER}; }}
+smoke() {{ curl -s --max-time 300 -H 'Content-Type: application/json' -d "$1" \\
+  "localhost:$port/v1/chat/completions" | tee smoke.json | grep -q {ANSWER}; }}
+trace() {{ command -v nvidia-smi >/dev/null && exec nvidia-smi -l 1 --format=csv --query-gpu={_TRACED}; }}
+try() {{ # number, engine, smoke test, benchmark: all of it ends with the server, whose whole group is stopped
+  echo "try $1: $2"; mkdir -p "$out/$1-$2"; cd "$out/$1-$2" || exit 1
+  "server_$1" >server.log 2>&1 & server=$!
+  trace >gpu.csv 2>/dev/null & tracer=$!
+  if ready && smoke "$3"; then
+    timeout {MOST_SECONDS} bash -c "$4" 2>&1 | tee bench.txt
+  else
+    echo "try $1: it did not start, or did not answer rightly; not measured" | tee failed.txt
+  fi
+  kill -- -"$tracer" -"$server" 2>/dev/null
+  for _ in $(seq 60); do kill -0 -- -"$server" 2>/dev/null || break; sleep 1; done
+  kill -9 -- -"$server" 2>/dev/null; wait 2>/dev/null
+}}
 """
 
 
 def _block(number: int, pick: Pick, load: Load) -> str:
-    folder = f"$out/{number}-{pick.engine}"
-    body = shlex.quote(_question(pick))
-    file = _file(pick)
+    asked, measured = shlex.quote(_question(pick)), shlex.quote(benchmark(pick, load))
     return f"""
-echo "try {number}: {pick.engine}"; mkdir -p "{folder}"; cd "{folder}" || exit 1
-{file}{pick.command} --port $port >server.log 2>&1 & server=$!; cd - >/dev/null
-if wait_until_ready && smoke {body} "{folder}/smoke.json"; then
-  {benchmark(pick, load)} | tee "{folder}/bench.txt"
-else
-  echo "try {number}: it did not start, or did not answer rightly; not measured" | tee "{folder}/failed.txt"
-fi
-kill "$server"; wait "$server" 2>/dev/null"""
+server_{number}() {{
+{_file(pick)}exec env {pick.command} --port $port
+}}
+try {number} {shlex.quote(pick.engine)} {asked} \\
+  {measured}"""
 
 
 def _question(pick: Pick) -> str:
