@@ -95,7 +95,7 @@ def _purpose(pick: Pick, *, first: bool) -> str:
     if pick.teaches:
         return f"to learn {pick.teaches}"
     disputed = any(one.text.startswith("Disputed") for one in pick.why)
-    return "disputed elsewhere; this would settle it here" if disputed else "an alternative that works elsewhere"
+    return "disputed; this would settle it here" if disputed else "an alternative that works elsewhere"
 
 
 def lines(made: Plan, picks: Sequence[Pick]) -> Iterator[str]:
