@@ -46,6 +46,7 @@ COMMANDS: dict[str, str] = {
     "fit": "fit",
     "replay": "fit",
     "doctor": "doctor",
+    "mcp": "mcp",
 }
 
 
