@@ -47,6 +47,7 @@ COMMANDS: dict[str, str] = {
     "replay": "fit",
     "doctor": "doctor",
     "mcp": "mcp",
+    "report": "report",
 }
 
 

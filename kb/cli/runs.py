@@ -29,6 +29,7 @@ WORKLOAD = (
     "dataset",
     "test",
 )
+RUN_COLUMNS = ("run", "started", "engine", "model", "gpu", "ended", "best tok/s", "why, or which kernels")
 METRICS = ("output_tok_s", "total_tok_s", "ttft_ms_mean", "tpot_ms_mean", "completed", "failed", "accuracy")
 
 
@@ -83,7 +84,7 @@ def show(run: RunId, store: StorePath = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"schema": "kbctl.show/1", **run_json(kept), "lines": lines})
     else:
-        typer.echo("\n".join(_show_lines(kept)))
+        typer.echo("\n".join(show_lines(kept)))
 
 
 def compare(a: RunId, b: RunId, store: StorePath = None, as_json: AsJson = False) -> None:
@@ -125,12 +126,15 @@ def run_json(kept: Kept) -> dict[str, Any]:
 
 
 def _run_table(found: list[Kept]) -> list[str]:
-    header = ("run", "started", "engine", "model", "gpu", "ended", "best tok/s", "why, or which kernels")
-    rows = [_run_row(one) for one in found]
-    return [*table(header, rows, stretch=len(header) - 1), f"{len(found)} runs. Next: kbctl show RUN"]
+    rows = [run_row(one) for one in found]
+    return [
+        *table(RUN_COLUMNS, rows, stretch=len(RUN_COLUMNS) - 1),
+        f"{len(found)} runs. Next: kbctl show RUN",
+    ]
 
 
-def _run_row(kept: Kept) -> list[str]:
+def run_row(kept: Kept) -> list[str]:
+    """A run in the columns of ``RUN_COLUMNS``."""
     run = kept.experiment
     ended = f"{run.outcome.effect} at {run.outcome.stage}" if run.outcome.stage else run.outcome.effect
     return [
@@ -167,7 +171,8 @@ def _gpu_name(run: Experiment) -> str:
     return f"{run.hardware.count}x {name}" if run.hardware.count else name
 
 
-def _show_lines(kept: Kept) -> list[str]:
+def show_lines(kept: Kept) -> list[str]:
+    """Everything recorded about a run, for people."""
     run = kept.experiment
     hardware, backend, outcome = run.hardware, run.backend, run.outcome
     machine = (hardware.gpu, hardware.arch, _count(hardware.count), _named("driver", hardware.driver))
