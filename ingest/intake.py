@@ -27,7 +27,7 @@ from kb.errors import KbctlError
 from kb.model import Reading
 from kb.store import Store, open_store
 from kb.store.claims import Claim, said_of_sources
-from kb.store.runs import compact, effects
+from kb.store.runs import effects
 from kb.store.samples import trace_number
 from kb.store.sources import (
     Known,
@@ -38,7 +38,7 @@ from kb.store.sources import (
     mark_pending,
     put_sources,
 )
-from kb.wire import reading_to_wire
+from kb.wire import compact, reading_to_wire
 
 EXIT_STOPPED = 130
 BATCH_S = 2.0

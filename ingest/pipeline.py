@@ -5,11 +5,9 @@ Owns the order of these steps and their spread over processes. Must not know any
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,24 +54,26 @@ def in_order(look: Callable[[J], L], jobs: Iterable[J], count: int, size: int) -
     if workers < 2 or (count < MANY_FILES and size < MANY_BYTES) or count < 2:
         yield from map(look, jobs)
         return
+    import multiprocessing  # noqa: PLC0415 - costs start-up time, and one process is the rule
+    from concurrent.futures import Future, ProcessPoolExecutor  # noqa: PLC0415
+
+    def result(one: Future[L] | L) -> L:
+        return one.result() if isinstance(one, Future) else one
+
     context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
         waiting: deque[Future[L] | L] = deque()
         for job in jobs:
             waiting.append(pool.submit(look, job) if _travels(job) else look(job))
             while len(waiting) > workers * 4:
-                yield _result(waiting.popleft())
+                yield result(waiting.popleft())
         while waiting:
-            yield _result(waiting.popleft())
+            yield result(waiting.popleft())
 
 
 def available_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _result(one: Future[L] | L) -> L:
-    return one.result() if isinstance(one, Future) else one
 
 
 def _travels(job: object) -> bool:

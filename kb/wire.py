@@ -6,6 +6,7 @@ only, because the reading commands load it. ``reading_from_wire(reading_to_wire(
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -212,3 +213,26 @@ def _plain(value: Any) -> Json:
     """A dataclass's fields, mappings as plain dicts; much faster than ``asdict``, which copies everything."""
     found = ((name, getattr(value, name)) for name in value.__slots__)
     return {name: dict(one) if isinstance(one, Mapping) else one for name, one in found}
+
+
+def compact(value: Any) -> str:
+    """JSON text without blanks; what JSON cannot say (NaN, infinities) becomes null."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return finite_number(value)
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def finite_number(value: Any) -> float | None:
+    """A number that JSON can say; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < float("inf") else None

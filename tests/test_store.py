@@ -17,8 +17,9 @@ from kb.model import Experiment, Failure, Measurement, Outcome, Warning  # noqa:
 from kb.store import open_store
 from kb.store.claims import Claim, add_claims, claims_by_target
 from kb.store.database import migrations
-from kb.store.runs import Assembled, compact, find_run, kept_runs, lines_of, put_runs
+from kb.store.runs import Assembled, find_run, kept_runs, lines_of, put_runs
 from kb.store.sources import Taken, folder_parts, known_sources, pending_folders, put_sources
+from kb.wire import compact
 
 
 def taken(identity: str = "a", **changes: object) -> Taken:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+from typing import TYPE_CHECKING
 
 from ingest.bench.front import pairs_in
 from ingest.bench.tables import Table
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
 
 _FRONT = re.compile(r"\A---\n(?P<inside>.*?)\n---\n", re.DOTALL)
 _LARGEST = 4 << 20
@@ -49,6 +50,8 @@ def read_page(text: str) -> Page:
     if front:
         page.fields += pairs_in(front["inside"].split("\n"))
         text = "\n" * front[0].count("\n") + text[front.end() :]
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - costs 30 ms, and only pages need it
+
     tokens = MarkdownIt("commonmark", {"html": False}).enable("table").parse(text)
     headings: list[str] = []
     caption = ""

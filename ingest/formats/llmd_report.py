@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import yaml
-
 from ingest.bench import cells
 from ingest.bench.families import Families
 from ingest.bench.identity import Facts, benchmark, experiment
@@ -32,6 +30,8 @@ def _sniff(source: Source) -> float:
 
 
 def _read(source: Source) -> Reading:
+    import yaml  # noqa: PLC0415 - costs 20 ms, and few formats need it
+
     try:
         report = yaml.load(source.text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except (yaml.YAMLError, RecursionError, ValueError) as error:

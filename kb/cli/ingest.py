@@ -41,8 +41,7 @@ def register(app: typer.Typer) -> None:
 def parse(files: Paths, as_json: AsJson = False, columns: Columns = None) -> None:
     """Tell what each file says, without storing it."""
     from ingest.pipeline import read_paths
-    from kb.store.runs import compact
-    from kb.wire import reading_to_wire
+    from kb.wire import compact, reading_to_wire
 
     for reading in read_paths(files, _words(columns)):
         if as_json:

@@ -16,7 +16,7 @@ from kb.model import Experiment
 from kb.store.claims import claims_by_target
 from kb.store.database import Store
 from kb.store.quality import quality_by_run, with_quality
-from kb.wire import experiment_from_wire, experiment_to_wire
+from kb.wire import compact, experiment_from_wire, experiment_to_wire, finite_number
 
 DERIVED = ("run", "run_source", "measurement", "trace", "evidence_line", "probe")
 ID_CHARACTERS = 12
@@ -194,8 +194,8 @@ def _measurement_rows(experiment: Experiment) -> list[dict[str, Any]]:
             "metrics": compact(dict(one.metrics)),
             **_numbers(one.workload, "input_len", "output_len", "concurrency", "request_rate"),
             **_numbers(one.metrics, "output_tok_s", "total_tok_s", "completed", "failed"),
-            "ttft_ms": _number(one.metrics.get("ttft_ms_mean")),
-            "tpot_ms": _number(one.metrics.get("tpot_ms_mean")),
+            "ttft_ms": finite_number(one.metrics.get("ttft_ms_mean")),
+            "tpot_ms": finite_number(one.metrics.get("tpot_ms_mean")),
         }
         for ordinal, one in enumerate(experiment.measurements)
     ]
@@ -212,10 +212,10 @@ def _trace_rows(experiment: Experiment) -> list[dict[str, Any]]:
             "name": gpu.name,
             "samples": gpu.samples,
             **{
-                name: _number(gpu.metrics.get(name, {}).get("mean"))
+                name: finite_number(gpu.metrics.get(name, {}).get("mean"))
                 for name in ("utilization_pct", "power_w", "sm_clock_mhz")
             },
-            "memory_used_mib": _number(gpu.metrics.get("memory_used_mib", {}).get("max")),
+            "memory_used_mib": finite_number(gpu.metrics.get("memory_used_mib", {}).get("max")),
             "conditions": " ".join(c.name for c in telemetry.conditions if c.gpu in (None, gpu.index)),
             "figures": compact({name: dict(figures) for name, figures in gpu.metrics.items()}),
         }
@@ -244,26 +244,4 @@ def _probe_rows(one: Assembled) -> list[dict[str, Any]]:
 
 
 def _numbers(values: Mapping[str, Any], *names: str) -> dict[str, float | None]:
-    return {name: _number(values.get(name)) for name in names}
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if abs(value) < float("inf") else None
-
-
-def compact(value: Any) -> str:
-    """JSON text without blanks; what JSON cannot say (NaN, infinities) becomes null."""
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
-    except ValueError:
-        return json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return _number(value)
-    if isinstance(value, Mapping):
-        return {key: _finite(one) for key, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
+    return {name: finite_number(values.get(name)) for name in names}

@@ -85,8 +85,9 @@ def _counts(
         f"SELECT card, busy, metric, list(v), list(n) FROM ({each}) GROUP BY card, busy, metric",  # noqa: S608
         [*parameters] * len(metrics),
     )
+    parts = {one: _parts(one) for one in metrics}
     return {
-        (card, busy, metric): ([one / _parts(metric) for one in values], times)
+        (card, busy, metric): ([one / parts[metric] for one in values], times)
         for card, busy, metric, values, times in rows
     }
 
