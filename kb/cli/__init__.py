@@ -48,6 +48,7 @@ COMMANDS: dict[str, str] = {
     "doctor": "doctor",
     "mcp": "mcp",
     "report": "report",
+    "record": "record",
 }
 
 
