@@ -1,4 +1,4 @@
-"""A recorded run: served, died, never ready, interrupted; its files, its place in the store, no process left."""
+"""A recorded run: served, died, never ready, interrupted; its files, its place in the store."""
 
 from __future__ import annotations
 
