@@ -233,6 +233,13 @@ def test_post_releases_that_were_read_decide_for_themselves():
     assert picks("sglang", "0.5.14", "gfx942", "kimi-k2", None, {"tp_size": 8})["mla"] == "triton"
 
 
+def test_ampere_multiplies_fp8_weights_with_marlin_in_sglang():
+    assert picks("sglang", "0.5.14", "sm80", "qwen3-8b", "fp8-block")["gemm.fp8"] == "marlin"
+    assert picks("sglang", "0.5.5", "sm80", "qwen3-8b", "fp8-block")["gemm.fp8"] == "triton"
+    assert picks("sglang", "0.5.14", "sm89", "qwen3-8b", "fp8-block")["gemm.fp8"] == "triton"
+    assert picks("sglang", "0.5.14", "sm80", "qwen3-30b-a3b", "fp8-block")["moe"] == "triton"
+
+
 def test_a_release_may_override_what_was_asked():
     glm = models.find_model("glm-5")
     assert gates.forced_roles("sglang", "0.5.10", "sm120", glm)["dsa.decode"][0] == "trtllm-gen"
