@@ -226,10 +226,18 @@ def _worth_suspecting(record: Json, found: Matched) -> bool:
     libraries = {f"{name} version" for name in record["ranges"] if name not in ENGINES}
     if record["outcomes"][0]["effect"] == "slow" and set(found.missing) <= libraries:
         return False  # a library that may be slower is no reason to turn a launch down
+    if len(found.missing) > 1 and any(one.startswith("the model's") for one in found.missing):
+        return False  # of a model that the catalog does not know, in a release that may be free of it
     return not any(one in _OTHER_QUESTION for one in found.missing) and not _gone_by_now(record, found)
 
 
-_OTHER_QUESTION = ("the engine", "the model", "the GPU's product name", "which kind of fp8")
+_OTHER_QUESTION = (
+    "the engine",
+    "the model",
+    "the model's head_dim",
+    "the GPU's product name",
+    "which kind of fp8",
+)
 
 
 def _gone_by_now(record: Json, found: Matched) -> bool:
