@@ -20,11 +20,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Protocol
 
 from ingest.logline import Line
 
 Values = dict[str, Any]
+_compiled = cache(re.compile)  # on first use: a file is of one engine, and there are many rules
 
 
 @dataclass(slots=True)
@@ -41,15 +43,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """When ``literal`` stands in a message (and ``regex`` is found), an event of ``kind``.
+    """When ``literal`` stands in a message (and ``pattern`` is found), an event of ``kind``.
 
-    The regex's named groups become values beside ``values``; ``read`` may turn the match into values itself
+    The pattern's named groups become values beside ``values``; ``read`` may turn the match into values itself
     (None: no event after all).
     """
 
     literal: str
     kind: str
-    regex: re.Pattern[str] | None = None
+    pattern: str | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
     read: Callable[[re.Match[str]], Values | None] | None = None
 
@@ -62,8 +64,7 @@ def rule(
     **values: Any,
 ) -> Rule:
     """A rule; without a pattern its literal is enough."""
-    compiled = None if pattern is None else re.compile(pattern)
-    return Rule(literal=literal, kind=kind, regex=compiled, read=read, values=values)
+    return Rule(literal=literal, kind=kind, pattern=pattern, read=read, values=values)
 
 
 def step(literal: str, stage: str, order: int, pattern: str | None = None, **values: Any) -> Rule:
@@ -127,9 +128,9 @@ def apply(rules: Sequence[Rule], text: str) -> list[tuple[str, Values]]:
 
 
 def _values(one: Rule, text: str) -> Values | None:
-    if one.regex is None:
+    if one.pattern is None:
         return dict(one.values)
-    found = one.regex.search(text)
+    found = _compiled(one.pattern).search(text)
     if found is None:
         return None
     if one.read is None:
