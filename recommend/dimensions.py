@@ -203,10 +203,11 @@ _MODEL: dict[str, Callable[[Query], tuple[Any, ...] | None]] = {
 
 
 def _roles(query: Query, key: str | None, condition: Condition) -> Answer:
-    """A role's kernel. A role that nobody resolved is no match: a record speaks about a choice."""
+    """A role's kernel. A role that nobody resolved is no match: a record speaks about a choice; but a record
+    that only leaves kernels out speaks also where none is known."""
     found = [one for one in (query.resolved.get(role) for role in _phases(str(key))) if one]
     if not found:
-        return Answer(False)
+        return Answer("any" not in condition and "not" in condition)
     truths = [holds(condition, (one.kernel,)) for one in found]
     chosen = any(one.by != "auto" for one, truth in zip(found, truths, strict=True) if truth)
     return Answer(any(truths), chosen=chosen)
