@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from kb.errors import KbctlError
 
 Json = dict[str, Any]
 _KEPT = 12
-FORM = 4  # raised when the compiled form changes
+FORM = 5  # raised when the compiled form changes
 
 _HERE = Path(__file__).resolve().parent
 
@@ -53,39 +53,72 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "kbctl"
 
 
-def load(private: Iterable[Path] = ()) -> Knowledge:
+def load(private: Iterable[Path] = (), arch: str | None = None) -> Knowledge:
     """The shipped records, overlaid by private folders in the order given (the later one wins an id).
 
-    Raises KbctlError for a private folder that does not exist.
+    With ``arch`` only those that could speak about it. Raises KbctlError for a private folder that does not
+    exist.
     """
-    parts = [_folder(shipped_folder(), shipped=True)]
+    parts = [_folder(shipped_folder(), arch, shipped=True)]
     for folder in private:
         if not folder.is_dir():
             raise KbctlError(
                 "no such folder of records", where=str(folder), tip="--records takes a folder of *.md files"
             )
-        parts.append(_folder(folder, shipped=False))
+        parts.append(_folder(folder, arch, shipped=False))
     merged: dict[str, Json] = {}
     for part in parts:
-        merged.update({record["id"]: record for record in part["records"]})
+        merged = {name: record for name, record in merged.items() if name not in part["rows"]}
+        merged |= {record["id"]: record for record in part["records"]}
     stamp = _short("".join(part["stamp"] for part in parts))
     problems = tuple(problem for part in parts for problem in part["problems"])
     return Knowledge(tuple(merged.values()), stamp, problems)
 
 
-def _folder(folder: Path, *, shipped: bool) -> Json:
-    """One folder's compiled records: from the cache when its stamp still fits, else compiled and cached."""
+def _folder(folder: Path, arch: str | None, *, shipped: bool) -> Json:
+    """One folder's compiled records: from the cache when its stamp still fits, else compiled and cached.
+
+    The cache holds a head and then a record a line, in the order of the head's ``rows`` (id -> the
+    architectures that it could speak about, null for any): only lines that are asked for are read.
+    """
     stamp = _stamp(folder)
-    cached = cache_folder() / f"records-{_short(str(folder.resolve()))}.json"
+    cached = cache_folder() / f"records-{_short(str(folder.resolve()))}.jsonl"
     with suppress(OSError, ValueError, KeyError, TypeError):
-        part: Json = json.loads(cached.read_bytes())
+        head, *lines = cached.read_bytes().split(b"\n")
+        part: Json = json.loads(head)
         if part["stamp"] == stamp and part["form"] == FORM:
-            return part
-    part = compile_folder(folder, shipped=shipped) | {"stamp": stamp, "form": FORM}
+            told = [
+                line
+                for line, archs in zip(lines, part["rows"].values(), strict=True)
+                if _may_speak(archs, arch)
+            ]
+            return part | {"records": json.loads(b"[" + b",".join(told) + b"]")}
+    part = compile_folder(folder, shipped=shipped)
+    records = part.pop("records")
+    part |= {"stamp": stamp, "form": FORM, "rows": {record["id"]: _archs(record) for record in records}}
     with suppress(OSError):
-        _replace(cached, json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode())
+        _replace(cached, "\n".join(map(_line, (part, *records))).encode())
         _prune(cached.parent)
-    return part
+    return part | {"records": [one for one in records if _may_speak(part["rows"][one["id"]], arch)]}
+
+
+def _line(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _may_speak(archs: Sequence[str] | None, arch: str | None) -> bool:
+    return archs is None or arch is None or arch in archs
+
+
+def _archs(record: Json) -> list[str] | None:
+    """The architectures that a record names or is inherited by; None where an alternative names none."""
+    found: set[str] = set()
+    for alternative in record["matches"]:
+        named = [row[2].get("any") for row in alternative["when"] if row[0] == "arch"]
+        if not named or not named[0]:
+            return None
+        found |= {str(one).lower() for one in named[0]} | set(alternative["mirror"])
+    return sorted(found)
 
 
 def _stamp(folder: Path) -> str:
@@ -128,7 +161,7 @@ def compile_folder(folder: Path, *, shipped: bool) -> Json:
 
 def _prune(folder: Path) -> None:
     """Keep the newest compiled folders only: private ones come and go."""
-    files = sorted(folder.glob("records-*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    files = sorted(folder.glob("records-*.json*"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in files[_KEPT:]:
         path.unlink(missing_ok=True)
 

@@ -46,8 +46,9 @@ def test_the_first_answer_takes_little(tmp_path: Path) -> None:
 def test_first_uses_side_by_side_leave_a_good_cache(tmp_path: Path) -> None:
     several = [started(tmp_path) for _ in range(4)]
     assert {verdict(one) for one in several} == {"known-bad"}
-    (cached,) = tmp_path.glob("*.json")
-    assert len(json.loads(cached.read_bytes())["records"]) == len(load().records)
+    (cached,) = tmp_path.glob("*.jsonl")
+    head, *lines = cached.read_bytes().splitlines()
+    assert len(json.loads(head)["rows"]) == len(lines) == len(load().records)
     assert not list(tmp_path.glob(".*"))
 
 

@@ -14,6 +14,8 @@ from test_records import GOOD, write
 
 from kb import knowledge
 from kb.errors import KbctlError
+from recommend.match import match
+from recommend.query import Asked, ask
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +84,31 @@ def test_a_broken_cache_is_rebuilt(folder: Path, own_cache: Path, rubbish: bytes
     for path in own_cache.iterdir():
         path.write_bytes(rubbish)
     assert ids(knowledge.load([folder])) == before
-    assert all(json.loads(path.read_bytes())["form"] == knowledge.FORM for path in own_cache.iterdir())
+    heads = [json.loads(path.read_bytes().partition(b"\n")[0]) for path in own_cache.iterdir()]
+    assert {head["form"] for head in heads} == {knowledge.FORM}
+
+
+def test_a_line_missing_from_the_cache_is_rebuilt(folder: Path, own_cache: Path) -> None:
+    before = ids(knowledge.load([folder]))
+    for path in own_cache.iterdir():
+        path.write_bytes(path.read_bytes().rpartition(b"\n")[0])
+    assert ids(knowledge.load([folder])) == before
+
+
+def test_for_one_architecture_only_what_could_speak_of_it_is_read(folder: Path) -> None:
+    every = knowledge.load([folder])
+    for _ in range(2):  # compiled just now, then from the cache
+        some = knowledge.load([folder], "sm120")
+        assert some.stamp == every.stamp
+        assert len(some.records) < len(every.records)
+        left_out = ids(every) - ids(some)
+        query = ask(Asked(gpu="sm120", engine="sglang", quantization="nvfp4"))
+        told = {one["id"] for one in every.records if match(one, query) is not None}
+        assert told
+        assert not left_out & told
+    # A private record takes the place of a shipped one even where it speaks of another architecture.
+    write(folder, GOOD.replace('"sm120"', '"gfx942"'), "sm120-moe-trtllm-gen")
+    assert "sm120-moe-trtllm-gen" not in ids(knowledge.load([folder], "sm120"))
 
 
 def test_an_unwritable_cache_is_done_without(
