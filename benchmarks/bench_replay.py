@@ -43,6 +43,7 @@ from recommend import fit
 from recommend.baselines import most_frequent_best
 from recommend.policy import worth
 from recommend.question import Query, Resolution
+from recommend.ranker import Ranker
 from recommend.replay import (
     Context,
     Played,
@@ -295,11 +296,11 @@ def impossible_proposals(known: Sequence[Context], asked: Sequence[Context]) -> 
     by_dtype: dict[str, set[tuple[str, ...]]] = {}
     for context in known:
         by_dtype.setdefault(context.key[5], set()).update(trial.key for trial in context.trials)
-    ranker = fit.Ranker(known, near=asked[0])
+    ranker = Ranker(known, near=asked[0])
     told = {"contexts": 0, "without_veto": 0, "with_veto": 0}
     for context in asked[::20]:
         wide = _widened(context, by_dtype.get(context.key[5], set()))
-        order = sorted(zip(ranker.priors(wide), wide.trials, strict=True), key=lambda pair: -worth(pair[0]))
+        order = sorted(zip(ranker.priors([wide])[0], wide.trials, strict=True), key=lambda pair: -worth(pair[0]))
         lacks = [_lacks(families.get(trial.key, "?")) for _, trial in order]  # type: ignore[call-overload]
         told["contexts"] += 1
         told["without_veto"] += lacks[0]

@@ -5,11 +5,11 @@ Owns the baselines of ``replay``: scores for a context from the contexts that ma
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
-from recommend.policy import Value
-from recommend.recall import closeness, traits_of
+import numpy as np
+
+from recommend.likeness import Likeness
 from recommend.replay import Context, Key
 
 Scores = Callable[[Context], list[float]]
@@ -36,17 +36,18 @@ def most_frequent_best(known: Sequence[Context]) -> Scores:
 def nearest_sibling(known: Sequence[Context]) -> Scores:
     """The order of the known context most like this one that shares a choice; then the most frequent best."""
     frequent = most_frequent_best(known)
-    by_key: dict[Key, list[Context]] = {}
-    for context in known:
+    likeness = Likeness(known)
+    by_key: dict[Key, list[int]] = {}
+    for at, context in enumerate(known):
         for trial in context.trials:
-            by_key.setdefault(trial.key, []).append(context)
+            by_key.setdefault(trial.key, []).append(at)
 
     def scores(context: Context) -> list[float]:
-        near = {id(one): one for trial in context.trials for one in by_key.get(trial.key, ())}
+        near = sorted({at for trial in context.trials for at in by_key.get(trial.key, ())})
         base = frequent(context)
         if not near:
             return base
-        best = max(near.values(), key=lambda one: (alike(context, one), one.key))
+        best = known[near[int(np.argmin(likeness.apart(context)[near]))]]
         values = {trial.key: trial.log_value for trial in best.trials if trial.log_value is not None}
         # What the sibling never tried comes after what it tried.
         return [
@@ -55,19 +56,3 @@ def nearest_sibling(known: Sequence[Context]) -> Scores:
         ]
 
     return scores
-
-
-def alike(one: Context, other: Context) -> float:
-    """Likeness of two contexts: catalog traits, then the numbers and words of the context itself."""
-    apart = 0.0
-    for name in one.facts.keys() | other.facts.keys():
-        apart += _apart(one.facts.get(name), other.facts.get(name))
-    return closeness(traits_of(one), traits_of(other)) * math.exp(-apart / 4)
-
-
-def _apart(one: Value | None, other: Value | None) -> float:
-    if one == other:
-        return 0.0
-    if isinstance(one, float) and isinstance(other, float):
-        return min(abs(math.log2((1 + abs(one)) / (1 + abs(other)))), 4.0)
-    return 1.0

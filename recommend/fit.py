@@ -22,12 +22,10 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
 )
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LinearRegression, Ridge
 
-from recommend.policy import Prior
-from recommend.recall import Memory, closeness, levels, traits_of
-from recommend.replay import Context, Trial
-from recommend.samples import IMPLAUSIBLE, Sample
+from recommend.replay import Context, Key, Trial
+from recommend.samples import Sample
 from recommend.score import METRICS, NOVELTY
 
 Array = NDArray[np.float64]
@@ -36,7 +34,6 @@ LEVEL = 0.9
 MIX = {"linear": 0.5, "trees": 0.5}
 # Names that ``features`` gives; columns of a table carry a sign (``isl#``, ``engine=vllm``).
 PLAIN = re.compile(r"[a-z0-9_-]+")
-UNSEEN = 0.6
 UNIT_LOG = {"output_tok_s": 0.0, "ttft_ms": math.log(1000), "tpot_ms": math.log(1000)}
 
 
@@ -81,7 +78,7 @@ class Trees:
     def fit(self, x: Array, y: Array, weights: Array | None = None) -> Trees:
         """Learn trees of ``x`` (samples × features) for ``y`` (log residuals)."""
         self.model.set_params(min_samples_leaf=_leaf_size(len(y)))
-        self.model.fit(x, y, sample_weight=weights)
+        self.model.fit(x, y, sample_weight=_telling(weights))
         return self
 
     def predict(self, x: Array) -> Array:
@@ -92,6 +89,11 @@ class Trees:
         """Each tree as parallel arrays: feature (-1 for a leaf), threshold, left, right, value."""
         grown = [_tree(stage[0].nodes) for stage in self.model._predictors]
         return {"base": _short(float(self.model._baseline_prediction.item())), "trees": grown}
+
+
+def _telling(weights: Array | None) -> Array | None:
+    """Weights, unless all are alike: weighted bins take ten times as long to find."""
+    return None if weights is None or np.ptp(weights) < 1e-12 else weights
 
 
 def _leaf_size(samples: int) -> int:
@@ -158,12 +160,12 @@ class Nothing:
 class Forest:
     """Extra trees on the residual."""
 
-    def __init__(self) -> None:
-        self.model = ExtraTreesRegressor(60, min_samples_leaf=3, max_features=0.4, random_state=0)
+    def __init__(self, trees: int = 60, least: int = 3, share: float = 0.4) -> None:
+        self.model = ExtraTreesRegressor(trees, min_samples_leaf=least, max_features=share, random_state=0)
 
-    def fit(self, x: Array, y: Array) -> Forest:
+    def fit(self, x: Array, y: Array, weights: Array | None = None) -> Forest:
         """Grow the forest."""
-        self.model.fit(x, y)
+        self.model.fit(x, y, sample_weight=_telling(weights))
         return self
 
     def predict(self, x: Array) -> Array:
@@ -238,7 +240,7 @@ def half_widths(samples: Sequence[Sample], x: Array, y: Array) -> dict[str, floa
             np.abs(y[test] - Linear().fit(x[train_on], y[train_on]).predict(x[test]))
             for test, train_on in folds(samples, novelty)
         ]
-        widths[novelty] = _short(_conformal(by_group), 4)
+        widths[novelty] = _short(conformal(by_group), 4)
     # Seeing less never makes a forecast surer.
     for harder in NOVELTY[1:]:
         widths[harder] = max(widths[harder], widths["same"])
@@ -246,13 +248,13 @@ def half_widths(samples: Sequence[Sample], x: Array, y: Array) -> dict[str, floa
     return widths
 
 
-def _conformal(by_group: Sequence[Array]) -> float:
+def conformal(by_group: Sequence[Array], level: float = LEVEL) -> float:
     """The quantile over points in which a group weighs by the root of its size."""
     errors = np.concatenate(by_group)
     weights = np.concatenate([np.full(len(one), len(one) ** -0.5) for one in by_group])
     order = np.argsort(errors)
     cumulated = np.cumsum(weights[order]) / weights.sum()
-    return float(errors[order][min(int(np.searchsorted(cumulated, LEVEL)), len(errors) - 1)])
+    return float(errors[order][min(int(np.searchsorted(cumulated, level)), len(errors) - 1)])
 
 
 def folds(samples: Sequence[Sample], novelty: str) -> Iterator[tuple[Array, Array]]:
@@ -276,88 +278,16 @@ def folds(samples: Sequence[Sample], novelty: str) -> Iterator[tuple[Array, Arra
             yield here, train_on
 
 
-class Ranker:
-    """What a choice is worth in a context never seen, learned from other groups of contexts.
-
-    Where a table tells enough for physics, the regression corrects it; elsewhere values relative to the
-    context's level are learned from words, numbers, catalog facts and the memory of alike contexts. ``near``
-    is a context to be asked about: what resembles its GPU and model counts more.
-    """
-
-    def __init__(self, contexts: Sequence[Context], near: Context | None = None) -> None:
-        self.memory = Memory(contexts)
-        self.levels = levels(contexts)
-        rows = [(context, trial) for context in contexts for trial in context.trials]
-        self.physical = all("log_physics_tok_s" in trial.features for _, trial in rows)
-        known = {name for _, trial in rows for name in trial.features}
-        self.names = sorted(name for name in known if not self.physical or PLAIN.fullmatch(name))
-        x = np.array([self._row(context, trial) for context, trial in rows])
-        y = np.array([self._target(context, trial) for context, trial in rows])
-        worked = np.array([trial.log_value is not None for _, trial in rows])
-        plausible = worked & (y <= IMPLAUSIBLE) if self.physical else worked
-        self.works = _chance_model(x, worked)
-        groups = np.array([self.memory.groups[context.group] for context, _ in rows])
-        weights = self._closeness(rows, near)
-        self.model = self._fit(x[plausible], y[plausible], weights[plausible])
-        self.deviation = self._deviation(x[plausible], y[plausible], groups[plausible])
-
-    def _closeness(self, rows: Sequence[tuple[Context, Trial]], near: Context | None) -> Array:
-        if near is None:
-            return np.ones(len(rows))
-        mine = traits_of(near)
-        close = {group: closeness(mine, traits) for group, traits in self.memory.traits.items()}
-        return np.array([close[context.group] for context, _ in rows])
-
-    def _fit(self, x: Array, y: Array, weights: Array | None = None) -> Any:
-        if self.physical:
-            return Mixed().fit(np.nan_to_num(x), y)
-        return Trees(200 if len(y) > 2000 else 60).fit(x, y, weights)
-
-    def _deviation(self, x: Array, y: Array, groups: Array) -> float:
-        """The error of the forecast on groups left out, from three folds."""
-        labels = np.unique(groups)
-        errors = []
-        for fold in range(min(3, len(labels))):
-            test = np.isin(groups, labels[fold::3])
-            if test.any() and not test.all():
-                errors.append(
-                    y[test]
-                    - self._fit(x[~test], y[~test]).predict(
-                        np.nan_to_num(x[test]) if self.physical else x[test]
-                    )
-                )
-        return float(np.std(np.concatenate(errors))) if errors else 0.3
-
-    def _target(self, context: Context, trial: Trial) -> float:
-        if trial.log_value is None:
-            return 0.0
-        return trial.log_value - (
-            trial.features["log_physics_tok_s"] if self.physical else self.levels[context.key]
-        )
-
-    def _row(self, context: Context, trial: Trial) -> list[float]:
-        named = [trial.features.get(name, math.nan if name.endswith("#") else 0.0) for name in self.names]
-        if self.physical:
-            return named
-        recalled = self.memory.recall(trial.key, context)
-        return [recalled.value, recalled.weight, recalled.failed, *named]
-
-    def priors(self, context: Context) -> list[Prior]:
-        """Expected log value (up to a constant of the context), its deviation and the chance, per trial."""
-        x = np.array([self._row(context, trial) for trial in context.trials])
-        mean = self.model.predict(np.nan_to_num(x) if self.physical else x)
-        if self.physical:
-            mean = mean + np.array([trial.features["log_physics_tok_s"] for trial in context.trials])
-        # A choice never seen anywhere is a gamble, whatever its name promises.
-        unseen = np.array([trial.key not in self.memory.place for trial in context.trials])
-        chance = self.works(x) * np.where(unseen, UNSEEN, 1.0)
-        return [
-            Prior(mean=float(value), deviation=self.deviation, works=float(one))
-            for value, one in zip(mean, chance, strict=True)
-        ]
+def shares(columns: Array, target: Array, weights: Array, prior: Array, strength: float) -> Array:
+    """Non-negative shares of ``columns`` that explain ``target``, drawn to ``prior`` by ``strength``."""
+    pull = strength * math.sqrt(float(weights.sum()))
+    root = np.sqrt(weights)
+    x = np.vstack([columns * root[:, None], pull * np.eye(len(prior))])
+    y = np.concatenate([target * root, pull * prior])
+    return np.asarray(LinearRegression(positive=True, fit_intercept=False).fit(x, y).coef_)
 
 
-def _chance_model(x: Array, worked: Array) -> Callable[[Array], Array]:
+def chance_model(x: Array, worked: NDArray[np.bool_]) -> Callable[[Array], Array]:
     """The chance that a choice works, from the same features; 1 where no failure was ever seen."""
     if worked.all() or not worked.any():
         return lambda rows: np.full(len(rows), 1.0 if worked.any() else 0.5)
@@ -372,18 +302,18 @@ def _chance_model(x: Array, worked: Array) -> Callable[[Array], Array]:
     return lambda rows: np.asarray(model.predict_proba(rows)[:, 1])
 
 
-def naive_trees(known: Sequence[Context]) -> Callable[[Context], list[float]]:
+def naive_trees(known: Sequence[Context], asked: Sequence[Context]) -> dict[Key, list[float]]:
     """What a data scientist would try first: extra trees on the table's columns, no physics, no memory."""
     rows = [trial for context in known for trial in context.trials if trial.log_value is not None]
     names = sorted({name for trial in rows for name in trial.features if not _is_physics(name)})
-    x = np.array([[trial.features.get(name, 0.0) for name in names] for trial in rows])
-    model = ExtraTreesRegressor(100, random_state=0).fit(x, [trial.log_value for trial in rows])
+    model = ExtraTreesRegressor(100, random_state=0)
+    model.fit(_columns(rows, names), [trial.log_value for trial in rows])
+    guesses = iter(model.predict(_columns([trial for one in asked for trial in one.trials], names)))
+    return {one.key: [float(next(guesses)) for _ in one.trials] for one in asked}
 
-    def scores(context: Context) -> list[float]:
-        asked = [[trial.features.get(name, 0.0) for name in names] for trial in context.trials]
-        return [float(value) for value in model.predict(np.array(asked))]
 
-    return scores
+def _columns(trials: Sequence[Trial], names: Sequence[str]) -> Array:
+    return np.array([[trial.features.get(name, 0.0) for name in names] for trial in trials])
 
 
 def _is_physics(name: str) -> bool:

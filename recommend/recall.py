@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,7 @@ ROUNDS = 12
 SHRINK = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Recalled:
+class Recalled(NamedTuple):
     """What is remembered of a choice: what it adds in log units, weight behind it, share of failures."""
 
     value: float
@@ -52,6 +51,7 @@ class Memory:
         self.failed = np.array([trial.log_value is None for _, _, trial in rows])
         self.value = np.array([trial.log_value or 0.0 for _, _, trial in rows])
         self.known: dict[Key, tuple[Array, Array, Array]] = {}
+        self.close: dict[Key, Array] = {}
 
     def recall(self, key: Key, context: Context) -> Recalled:
         """What the other groups say of a choice in this context."""
@@ -63,8 +63,7 @@ class Memory:
 
     def _for(self, context: Context) -> tuple[Array, Array, Array]:
         if context.group not in self.known:
-            mine = self.traits.get(context.group) or traits_of(context)
-            close = np.array([closeness(mine, self.traits[group]) for group in self.groups])
+            close = self.closeness_of(context).copy()
             if context.group in self.groups:
                 close[self.groups[context.group]] = 0.0
             # Many contexts of one group repeat each other: their number counts by its root.
@@ -72,6 +71,15 @@ class Memory:
             weights = (close / np.sqrt(np.maximum(sizes, 1.0)))[self.group]
             self.known[context.group] = self._solved(weights)
         return self.known[context.group]
+
+    def closeness_of(self, context: Context) -> Array:
+        """How alike each known group's GPU and model are to those of a context's group."""
+        if context.group not in self.close:
+            mine = self.traits.get(context.group) or traits_of(context)
+            self.close[context.group] = np.array(
+                [closeness(mine, self.traits[group]) for group in self.groups]
+            )
+        return self.close[context.group]
 
     def _solved(self, weights: Array) -> tuple[Array, Array, Array]:
         """What each choice adds, by turns with what each context gives; its weight; its share of failures."""
@@ -110,7 +118,8 @@ def levels(contexts: Sequence[Context]) -> dict[Key, float]:
 
 def traits_of(context: Context) -> Mapping[str, float]:
     """The catalog facts of a context's GPU and model (from its first trial's features)."""
-    return {name: value for name, value in context.trials[0].features.items() if name in TRAITS}
+    told = context.trials[0].features if context.trials else {}
+    return {name: value for name, value in told.items() if name in TRAITS}
 
 
 def closeness(one: Mapping[str, float], other: Mapping[str, float]) -> float:

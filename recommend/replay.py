@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -61,13 +62,14 @@ class Played:
     """What came of one context: regret after each try, tries until within 5 %, and failures met on the way.
 
     Regret is best / best seen − 1; ``None`` while nothing has worked. ``tries`` counts all, ``valid`` those
-    that worked, both up to and with the first within 5 %.
+    that worked, both up to and with the first within 5 %; ``order`` are the choices tried (indexes).
     """
 
     context: Context
     regret: tuple[float | None, ...]
     tries: int
     valid: int
+    order: tuple[int, ...] = ()
 
     @property
     def failures(self) -> int:
@@ -98,7 +100,8 @@ def play(context: Context, choose: Chooser, given: int = 0, most: int | None = N
         if not reached:
             tries, valid = tries + 1, valid + (value is not None)
         reached = reached or int(regret[-1] is not None and regret[-1] <= WITHIN)
-    return Played(context=context, regret=tuple(regret), tries=tries, valid=valid)
+    order = tuple(one.at for one in seen[len(seen) - len(regret) :])
+    return Played(context=context, regret=tuple(regret), tries=tries, valid=valid, order=order)
 
 
 def given_tries(context: Context, count: int) -> list[Seen]:
@@ -122,8 +125,12 @@ def _regret(context: Context, seen: Sequence[Seen]) -> float | None:
 def by_order(rank: Callable[[Context], Sequence[float]]) -> Chooser:
     """A policy that tries in the order of fixed scores, the highest first."""
 
+    kept: dict[Key, Sequence[float]] = {}
+
     def choose(context: Context, seen: Sequence[Seen]) -> int:
-        scores = rank(context)
+        if context.key not in kept:
+            kept[context.key] = rank(context)
+        scores = kept[context.key]
         tried = {one.at for one in seen}
         return max(
             (index for index in range(len(scores)) if index not in tried),
@@ -150,10 +157,15 @@ class Figure:
 
 def figure(played: Sequence[Played], measure: Callable[[Played], float], draws: int = 1000) -> Figure:
     """The mean of a measure; groups, not contexts, are drawn again."""
+    return mean_by_group([(one.context.group, measure(one)) for one in played], draws)
+
+
+def mean_by_group(values: Sequence[tuple[Key, float]], draws: int = 1000) -> Figure:
+    """The mean of (group, value) pairs with its bootstrap interval over groups."""
     groups: dict[Key, list[float]] = {}
-    for one in played:
-        groups.setdefault(one.context.group, []).append(measure(one))
-    sums = [(sum(values), len(values)) for values in groups.values()]
+    for group, value in values:
+        groups.setdefault(group, []).append(value)
+    sums = [(sum(found), len(found)) for found in groups.values()]
     mean = sum(total for total, _ in sums) / sum(count for _, count in sums)
     draw = random.Random(7)  # noqa: S311 - a reproducible draw
     means = []
@@ -203,7 +215,7 @@ def wilcoxon(one: Sequence[float], other: Sequence[float]) -> float:
         return 1.0
     ranks = _ranks([abs(value) for value in differences])
     positive = sum(rank for rank, value in zip(ranks, differences, strict=True) if value > 0)
-    ties = [ranks.count(rank) for rank in set(ranks)]
+    ties = Counter(ranks).values()
     variance = count * (count + 1) * (2 * count + 1) / 24 - sum(size**3 - size for size in ties) / 48
     if variance <= 0:
         return 1.0

@@ -11,14 +11,14 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb.model import Tried
 from kb.vocab import options
 from kb.vocab.gpus import Gpu, find_gpu
 from kb.vocab.models import ModelEntry, find_model
+from recommend.cells import FAILED, measured
 from recommend.features import Situation, features, hardware_features, model_features, position
 from recommend.physics import Load
 from recommend.policy import Value
@@ -28,6 +28,7 @@ from recommend.samples import PRECISION_METHOD, layout_of
 Row = Mapping[str, Any]
 STORE_CONTEXT = ("gpu", "gpus", "model", "input_len", "output_len", "concurrency")
 STORE_CHOICE = ("engine", "engine_version", "settings")
+STORE_FAILED = ("ending", frozenset({"backend"}))
 GPU = ("hw", "gpu", "accelerator", "hardware", "device")
 MODEL = ("model", "model_id", "checkpoint")
 NUMBERS = {
@@ -42,8 +43,7 @@ NUMBERS = {
 _WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
+class Columns(NamedTuple):
     """Which columns say what. ``failed`` is (column, values) that mark a failed try, or ``None``.
 
     ``group`` is what is left out together; ``minimize`` where a smaller outcome is better.
@@ -58,30 +58,63 @@ class Columns:
     date: str | None = None
 
 
-def rows_of(tried: Iterable[Tried]) -> Iterator[dict[str, Any]]:
-    """Own runs as a table's rows: one per measured point, one per configuration that only failed."""
-    for one in tried:
-        row = {
-            "gpu": one.hardware.gpu or one.hardware.arch,
-            "gpus": one.hardware.count,
-            "model": one.model.name,
-            "quantization": one.model.quantization,
-            "engine": one.backend.engine,
-            "engine_version": one.backend.engine_version,
-            "settings": json.dumps(dict(one.backend.settings), sort_keys=True, default=str),
-        }
+def rows_of(tried: Iterable[Tried], context: Sequence[str], outcome: str) -> Iterator[dict[str, Any]]:
+    """Own runs as a table's rows: one per measured point, and for what failed by its own fault one per load.
+
+    ``ending`` says ``backend`` where a configuration failed by its own fault and never served. Such a failure
+    would have come at every load, so it counts in each context of its hardware and model.
+    """
+    runs = list(tried)
+    metrics = _metric_names(outcome)
+    loads: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
+    for one in runs:
         for point in one.points:
-            yield {**row, **point.workload, **point.metrics}
+            if any(point.metrics.get(name) for name in metrics):
+                load = {name: value for name, value in point.workload.items() if name in context}
+                loads.setdefault(_where(one), {})[json.dumps(load, sort_keys=True, default=str)] = load
+    for one in runs:
+        row = _row(one)
+        for point in one.points:
+            value = next((point.metrics[name] for name in metrics if point.metrics.get(name)), None)
+            if value is not None:
+                yield {**row, **point.workload, **point.metrics, outcome: value, "ending": "ok"}
+        if not one.points and any(ending.blame == "backend" for ending in one.endings):
+            yield from ({**row, **load, "ending": "backend"} for load in loads.get(_where(one), {}).values())
+
+
+def _metric_names(outcome: str) -> tuple[str, ...]:
+    return (outcome, f"{outcome}_mean", f"{outcome}_p50", f"{outcome}_median")
+
+
+def _row(one: Tried) -> dict[str, Any]:
+    gpu, gpus, model = _where(one)
+    return {
+        "gpu": gpu,
+        "gpus": gpus,
+        "model": model,
+        "quantization": one.model.quantization,
+        "engine": one.backend.engine,
+        "engine_version": one.backend.engine_version,
+        "settings": json.dumps(dict(one.backend.settings), sort_keys=True, default=str),
+    }
+
+
+def _where(one: Tried) -> tuple[Any, ...]:
+    """Hardware and model; a local path is known by its last part: the same weights are served under both."""
+    name = one.model.name
+    known = name.rstrip("/").rpartition("/")[2] if name and name.startswith(("/", ".", "~")) else name
+    return one.hardware.gpu or one.hardware.arch, one.hardware.count, known
 
 
 def contexts(rows: Iterable[Row], columns: Columns) -> list[Context]:
     """The table's contexts; several rows of one choice become one trial with their median."""
     grouped: dict[tuple[str, ...], dict[tuple[str, ...], list[Row]]] = {}
     for row in rows:
-        where = tuple(str(row.get(name)) for name in columns.context)
-        what = tuple(str(row.get(name)) for name in columns.choice)
+        where = tuple(label(row.get(name)) for name in columns.context)
+        what = tuple(label(row.get(name)) for name in columns.choice)
         grouped.setdefault(where, {}).setdefault(what, []).append(row)
-    return [_context(key, choices, columns) for key, choices in sorted(grouped.items())]
+    found = (_context(key, choices, columns) for key, choices in sorted(grouped.items()))
+    return [one for one in found if one.trials]
 
 
 def _context(key: tuple[str, ...], choices: Mapping[tuple[str, ...], list[Row]], columns: Columns) -> Context:
@@ -89,7 +122,7 @@ def _context(key: tuple[str, ...], choices: Mapping[tuple[str, ...], list[Row]],
     trials = [_trial(what, rows, columns) for what, rows in sorted(choices.items())]
     return Context(
         key=key,
-        group=tuple(str(first.get(name)) for name in columns.group),
+        group=tuple(label(first.get(name)) for name in columns.group),
         trials=tuple(one for one in trials if one is not None),
         facts={name: value for name in columns.context if (value := cell(first.get(name))) is not None},
     )
@@ -119,17 +152,24 @@ def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def _log(row: Row, columns: Columns) -> float | None:
     if _failed(row, columns):
         return None
-    try:
-        value = float(row.get(columns.outcome) or 0)
-    except (TypeError, ValueError):
-        return None
-    if not (value > 0 and math.isfinite(value)):
+    value = measured(row.get(columns.outcome))
+    if value is None and columns.failed and columns.outcome == columns.failed[0]:
+        # The outcome is a word that is none of those for failures: it worked, and that is all there is.
+        return 0.0
+    if not isinstance(value, float) or value <= 0:
         return None
     return -math.log(value) if columns.minimize else math.log(value)
 
 
 def _failed(row: Row, columns: Columns) -> bool:
-    return columns.failed is not None and str(row.get(columns.failed[0])) in columns.failed[1]
+    if columns.failed is not None and str(row.get(columns.failed[0])) in columns.failed[1]:
+        return True
+    return measured(row.get(columns.outcome)) == FAILED
+
+
+def label(value: Any) -> str:
+    """A cell as part of a key; a number that is none is an empty cell."""
+    return "None" if isinstance(value, float) and math.isnan(value) else str(value)
 
 
 def cell(value: Any) -> Value | None:
@@ -141,24 +181,28 @@ def cell(value: Any) -> Value | None:
     if isinstance(value, int | float):
         return float(value) if math.isfinite(value) else None
     try:
-        return float(value)
+        number = float(value)
     except (TypeError, ValueError):
         return str(value)
+    return number if math.isfinite(number) else None
 
 
 def cells(column: str, value: Any) -> list[tuple[str, Value]]:
-    """A cell as named parts: a JSON object gives one per key."""
-    if isinstance(value, str) and value.startswith("{"):
-        try:
-            inner = json.loads(value)
-        except ValueError:
-            inner = None
-        if isinstance(inner, dict):
-            return [
-                (f"{column}.{key}", part) for key, one in inner.items() if (part := cell(one)) is not None
-            ]
+    """A cell as named parts: an object, or the JSON of one, gives one per key."""
+    inner = _inner(value)
+    if inner is not None:
+        return [(f"{column}.{key}", part) for key, one in inner.items() if (part := cell(one)) is not None]
     plain = cell(value)
     return [] if plain is None else [(column, plain)]
+
+
+def _inner(value: Any) -> dict[str, Any] | None:
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, dict) else None
 
 
 def encode(row: Row, columns: Sequence[str]) -> dict[str, float]:

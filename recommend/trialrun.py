@@ -6,36 +6,51 @@ Learning is left to ``recommend.fit``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from recommend.baselines import most_frequent_best, nearest_sibling
-from recommend.fit import Ranker, naive_trees
+from recommend.belief import Belief, abstention, against, intervals, known_bad_share
+from recommend.fit import naive_trees
 from recommend.policy import Prior, Seen, next_choice, worth
+from recommend.ranker import Ranker
 from recommend.replay import Chooser, Context, Key, Played, at_random, by_order, play, playable, summary
 
 RANDOM_SEEDS = 5
+# Groups are left out one by one up to this number; more are left out several at a time.
+MOST_FOLDS = 20
 # Candidates that the search policy weighs at each step; the rest waits behind them in order of worth.
 MOST_WEIGHED = 200
 Known = Callable[[Context], bool]
 Maker = Callable[[Sequence[Context], Sequence[Context]], Chooser]
 
 
+class Advisor:
+    """The product's own policy: the ranker's priors, updated by what is seen, worth a try by gain × chance.
+
+    ``beliefs`` is what it thought of each asked context before the first try.
+    """
+
+    def __init__(self, known: Sequence[Context], asked: Sequence[Context]) -> None:
+        alone = len({one.group for one in asked}) == 1
+        ranker = Ranker(known, near=asked[0] if alone else None)
+        self.blend = ranker.blend
+        told = zip(asked, ranker.priors(asked), ranker.forecasts(asked), strict=True)
+        self.beliefs = {one.key: Belief(one, priors, forecasts) for one, priors, forecasts in told}
+        self.order = {
+            key: sorted(range(len(one.priors)), key=lambda at, found=one.priors: (-worth(found[at]), at))  # type: ignore[misc]
+            for key, one in self.beliefs.items()
+        }
+
+    def __call__(self, context: Context, seen: Sequence[Seen]) -> int:
+        """The next choice of an asked context."""
+        return _weighed(context, self.beliefs[context.key].priors, self.order[context.key], seen)
+
+
 def recommender(known: Sequence[Context], asked: Sequence[Context]) -> Chooser:
-    """The product's own policy: the ranker's prior, updated by what is seen, worth a try by gain × chance."""
-    ranker = Ranker(known, near=asked[0])
-    prepared: dict[Key, tuple[list[Prior], list[int]]] = {}
-
-    def choose(context: Context, seen: Sequence[Seen]) -> int:
-        if context.key not in prepared:
-            priors = ranker.priors(context)
-            prepared[context.key] = (
-                priors,
-                sorted(range(len(priors)), key=lambda at: (-worth(priors[at]), at)),
-            )
-        return _weighed(context, *prepared[context.key], seen)
-
-    return choose
+    """The policy that is measured."""
+    return Advisor(known, asked)
 
 
 def _weighed(context: Context, priors: Sequence[Prior], order: Sequence[int], seen: Sequence[Seen]) -> int:
@@ -43,12 +58,22 @@ def _weighed(context: Context, priors: Sequence[Prior], order: Sequence[int], se
     tried = {one.at for one in seen}
     short = [*tried, *(index for index in order[:MOST_WEIGHED] if index not in tried)]
     place = {index: at for at, index in enumerate(short)}
-    here = [Seen(at=place[one.at], log_value=one.log_value) for one in seen]
+    level = _level(priors, seen)
+    here = [
+        Seen(at=place[one.at], log_value=None if one.log_value is None else one.log_value - level)
+        for one in seen
+    ]
     parts = [context.trials[index].parts for index in short]
     found = next_choice(parts, [priors[index] for index in short], here)
     if found is not None:
         return short[found]
     return next(index for index in order if index not in tried)
+
+
+def _level(priors: Sequence[Prior], seen: Sequence[Seen]) -> float:
+    """What the context gives beyond the priors, which know only how its choices differ."""
+    errors = [one.log_value - priors[one.at].mean for one in seen if one.log_value is not None]
+    return sum(errors) / len(errors) if errors else 0.0
 
 
 def frequent(known: Sequence[Context], asked: Sequence[Context]) -> Chooser:  # noqa: ARG001 - one shape
@@ -61,9 +86,10 @@ def sibling(known: Sequence[Context], asked: Sequence[Context]) -> Chooser:  # n
     return by_order(nearest_sibling(known))
 
 
-def trees(known: Sequence[Context], asked: Sequence[Context]) -> Chooser:  # noqa: ARG001 - one shape
+def trees(known: Sequence[Context], asked: Sequence[Context]) -> Chooser:
     """Extra trees on the plain columns."""
-    return by_order(naive_trees(known))
+    scores = naive_trees(known, asked)
+    return by_order(lambda context: scores[context.key])
 
 
 POLICIES: Mapping[str, Maker] = {
@@ -74,24 +100,50 @@ POLICIES: Mapping[str, Maker] = {
 }
 
 
-def replay(
+def replay(  # noqa: PLR0913 - what is hidden, who plays, what is told
     contexts: Sequence[Context],
     policies: Iterable[str] = POLICIES,
     *,
     held_out: Known | None = None,
     given: int = 0,
     most: int | None = None,
+    beliefs: list[Belief] | None = None,
 ) -> dict[str, list[Played]]:
-    """Each policy's plays on every playable context (of those ``held_out`` accepts), its group unseen."""
+    """Each policy's plays on every playable context (of those ``held_out`` accepts), its group unseen.
+
+    ``beliefs``, if given, receives what the recommender thought of each context beforehand.
+    """
     asked = [one for one in playable(contexts) if held_out is None or held_out(one)]
     found: dict[str, list[Played]] = {"random": _chance(asked, given, most)}
-    for group in sorted({one.group for one in asked}):
-        known = [one for one in contexts if one.group != group]
-        here = [one for one in asked if one.group == group]
+    for groups in left_out_together(asked):
+        known = [one for one in contexts if one.group not in groups]
+        here = [one for one in asked if one.group in groups]
         for name in policies:
             chooser = POLICIES[name](known, here)
             found.setdefault(name, []).extend(play(one, chooser, given, most) for one in here)
+            if beliefs is not None and isinstance(chooser, Advisor):
+                bad = known_bad(known)
+                beliefs += [one._replace(known_bad=bad) for one in chooser.beliefs.values()]
     return found
+
+
+def left_out_together(asked: Sequence[Context]) -> list[set[Key]]:
+    """Groups one by one; several at a time where there are more than ``MOST_FOLDS``, large ones apart."""
+    sizes = Counter(one.group for one in asked)
+    folds: list[set[Key]] = [set() for _ in range(min(MOST_FOLDS, len(sizes)))]
+    filled = [0] * len(folds)
+    for group in sorted(sizes, key=lambda one: (-sizes[one], one)):
+        at = filled.index(min(filled))
+        folds[at].add(group)
+        filled[at] += sizes[group]
+    return sorted(folds, key=sorted)
+
+
+def known_bad(known: Sequence[Context]) -> frozenset[Key]:
+    """Choices that failed somewhere and worked nowhere."""
+    trials = [trial for one in known for trial in one.trials]
+    worked = {one.key for one in trials if one.log_value is not None}
+    return frozenset({one.key for one in trials} - worked)
 
 
 def _chance(asked: Sequence[Context], given: int, most: int | None) -> list[Played]:
@@ -100,6 +152,28 @@ def _chance(asked: Sequence[Context], given: int, most: int | None) -> list[Play
         for one in asked
         for seed in range(RANDOM_SEEDS)
     ]
+
+
+def experiment(
+    contexts: Sequence[Context], *, given: int = 0, most: int | None = None, half: str | None = None
+) -> dict[str, Any]:
+    """The whole replay of a table as JSON: policies, paired differences, intervals, abstention, noise."""
+    beliefs: list[Belief] = []
+    held_out = None if half is None else lambda one: one.half == half
+    plays = replay(contexts, held_out=held_out, given=given, most=most, beliefs=beliefs)
+    told = {**report(plays), "half": half or "all"}
+    if not told["contexts"]:
+        return told
+    bad = {one.context.key: one.known_bad for one in beliefs}
+    for name, found in plays.items():
+        told["policies"][name]["known_bad_share"] = known_bad_share(found, bad)
+    first = {one.context.key: one for one in plays["recommender"]}
+    return {
+        **told,
+        "against": {name: against(first, found) for name, found in plays.items() if name != "recommender"},
+        "intervals": intervals(beliefs),
+        "abstention": abstention(beliefs, first),
+    }
 
 
 def report(found: Mapping[str, Sequence[Played]], half: str | None = None) -> dict[str, Any]:

@@ -44,7 +44,7 @@ COMMANDS: dict[str, str] = {
     "import": "data",
     "sql": "data",
     "fit": "fit",
-    "replay": "fit",
+    "replay": "replay",
     "doctor": "doctor",
     "mcp": "mcp",
     "report": "report",

@@ -5,39 +5,85 @@ Owns the reading through DuckDB. Must not store anything: what is read here is o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 
 from kb.errors import KbctlError
 
 
-def rows(path: Path, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """A table's rows, or some of its columns. Raises KbctlError for what is no table or lacks a column."""
+class Draw(NamedTuple):
+    """Which rows to read of a large table: whole contexts, at most ``most``, evenly from each group."""
+
+    context: Sequence[str]
+    group: Sequence[str]
+    most: int
+
+
+def columns(path: Path) -> list[str]:
+    """A table's column names. Raises KbctlError for what is no table."""
+    with _opened(path) as relation:
+        return list(relation.columns)
+
+
+def rows(path: Path, columns: Sequence[str] | None = None, draw: Draw | None = None) -> list[dict[str, Any]]:
+    """A table's rows, or some columns and contexts. Raises KbctlError for no table or a missing column."""
+    with _opened(path) as relation:
+        asked = [*(columns or ()), *((*draw.context, *draw.group) if draw else ())]
+        missing = [name for name in dict.fromkeys(asked) if name not in relation.columns]
+        if missing:
+            raise KbctlError(
+                f"the table has no column {', '.join(missing)}",
+                where=str(path),
+                tip=f"it has {', '.join(relation.columns)}",
+            )
+        wanted = list(dict.fromkeys(columns)) if columns else list(relation.columns)
+        chosen = _drawn(relation, draw) if draw else relation
+        found = chosen.project(", ".join(_quoted(name) for name in wanted)).fetchall()
+    return [dict(zip(wanted, row, strict=True)) for row in found]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[duckdb.DuckDBPyRelation]:
     if not path.is_file():
         raise KbctlError(
             "no such table", where=str(path), tip="a .parquet, .csv, .tsv or .jsonl file, or a store"
         )
     with duckdb.connect() as base:
         try:
-            relation = base.sql("SELECT * FROM " + _source(path))  # noqa: S608 - quoted in _source
-            missing = [name for name in columns or () if name not in relation.columns]
-            if missing:
-                raise KbctlError(
-                    f"the table has no column {', '.join(missing)}",
-                    where=str(path),
-                    tip=f"it has {', '.join(relation.columns)}",
-                )
-            wanted = list(columns) if columns else relation.columns
-            found = relation.project(", ".join(f'"{name}"' for name in wanted)).fetchall()
+            yield base.sql("SELECT * FROM " + _source(path))  # noqa: S608 - quoted in _source
         except duckdb.Error as error:
             what = str(error).splitlines()[0]
             raise KbctlError(
                 f"not readable as a table: {what}", where=str(path), tip="try .parquet or .csv"
             ) from error
-    return [dict(zip(wanted, row, strict=True)) for row in found]
+
+
+def _drawn(relation: duckdb.DuckDBPyRelation, draw: Draw) -> duckdb.DuckDBPyRelation:
+    """The rows of contexts of two and more rows, the first by a hash of their key, so many of each group."""
+    key, group = _joined(draw.context), _joined(draw.group)
+    query = f"""
+        SELECT * FROM whole WHERE {key} IN (
+          SELECT key FROM (
+            SELECT key, row_number() OVER (PARTITION BY belongs ORDER BY md5(key)) AS place,
+                   count(*) OVER () AS contexts, belongs
+            FROM (SELECT {key} AS key, min({group}) AS belongs FROM whole GROUP BY key HAVING count(*) > 1))
+          WHERE contexts <= {draw.most:d}
+             OR place <= greatest({draw.most:d} // (SELECT count(DISTINCT {group}) FROM whole), 20))
+    """  # noqa: S608 - names are quoted, the number is a number
+    return relation.query("whole", query)
+
+
+def _joined(names: Sequence[str]) -> str:
+    cells = (f"coalesce(CAST({_quoted(name)} AS VARCHAR), '')" for name in names)
+    return "concat_ws(chr(31), " + ", ".join(cells) + ")"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _source(path: Path) -> str:
