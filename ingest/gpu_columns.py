@@ -35,6 +35,7 @@ _ENDINGS = (
     ("epoch", "time"),
 )
 _WORD = re.compile(r"[KMGk]i?B\b|[KMGk]?Hz\b|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|%|°C")
+LONGEST_NAME = 200  # what is longer names no column
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,8 @@ class Column:
 @lru_cache(maxsize=4096)
 def recognise_column(text: str) -> Column:
     """The column that a header cell names; role ``other`` when it is none of ours."""
+    if len(text) > LONGEST_NAME:
+        return Column(text[:LONGEST_NAME], "other")
     shown = text.strip().strip('"').strip()
     bare, unit = _split_unit(shown.lstrip("#").strip())
     exact = _exact(bare.lower(), unit)

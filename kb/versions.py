@@ -126,7 +126,7 @@ def breakpoints(ranges: Mapping[str, Any], component: str | None = None) -> list
 
 
 def _release(text: str) -> Key:
-    numbers = [int(part) for part in text.split(".")]
+    numbers = [int(part[:18]) for part in text.split(".")]
     while len(numbers) > 1 and numbers[-1] == 0:
         numbers.pop()
     return tuple(numbers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from ingest.bench import cells, names, serving, variants
@@ -55,6 +56,7 @@ _HEADING_LOADS = re.compile(
     r"(?P<value>[\d,]+k?)",
     re.IGNORECASE,
 )
+_MOST_ROWS = 5000  # of one table in a page: what is longer is no write-up
 _METRIC_WORDS = {"metric", "metrics", "measure", "measurement", "", "statistic", "stat", "quantity", "kpi"}
 _FIELD_WORDS = {
     "field",
@@ -109,7 +111,10 @@ def _is_turned(table: Table) -> bool:
 
 
 def _by_rows(table: Table, base: Facts, client: str) -> Iterator[Pair]:
-    records = [(line, {cells.plain(k): v for k, v in row.items()}) for line, row in table.records()]
+    records = [
+        (line, {cells.plain(k): v for k, v in row.items()})
+        for line, row in islice(table.records(), _MOST_ROWS)
+    ]
     units = Units.of(row for _, row in records)
     for line, record in records:
         for one in variants.setups(_full(record, table)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ingest.bench.front import pairs_in
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _FRONT = re.compile(r"\A---\n(?P<inside>.*?)\n---\n", re.DOTALL)
-_LARGEST = 4 << 20
+LARGEST = 1 << 19
 
 
 @dataclass(slots=True)
@@ -43,23 +44,25 @@ class Page:
 
 
 def read_page(text: str) -> Page:
-    """Takes a page apart. Only its first 4 MiB are read."""
+    """Takes a page apart. Only its first ``LARGEST`` characters are read."""
     page = Page(lines=text.count("\n") + 1)
-    text = text[:_LARGEST].replace("\r\n", "\n")
+    text = text[:LARGEST].replace("\r\n", "\n")
     front = _FRONT.match(text)
     if front:
         page.fields += pairs_in(front["inside"].split("\n"))
         text = "\n" * front[0].count("\n") + text[front.end() :]
     from markdown_it import MarkdownIt  # noqa: PLC0415 - costs 30 ms, and only pages need it
 
-    tokens = MarkdownIt("commonmark", {"html": False}).enable("table").parse(text)
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    parser.disable(["inline"])  # what stands inside lines is read as text
+    tokens = parser.parse(text)
     headings: list[str] = []
     caption = ""
     for index, token in enumerate(tokens):
         if token.type == "heading_open":
             _heading(page, headings, int(token.tag[1]), tokens[index + 1].content)
         elif token.type == "table_open":
-            page.tables.append(replace(_table(tokens[index:], headings), caption=caption))
+            page.tables.append(replace(_table(tokens, index, headings), caption=caption))
         elif token.type in ("fence", "code_block"):
             page.fences.append(Fence((token.map or [0])[0] + 1, token.info.strip(), token.content))
         elif token.type == "paragraph_open":
@@ -85,9 +88,9 @@ def _paragraph(page: Page, token: Token, content: str) -> None:
         page.unread.append([first + 1, last])
 
 
-def _table(tokens: list[Token], headings: list[str]) -> Table:
-    table = Table([], (tokens[0].map or [0])[0] + 1, heading=" / ".join(one for one in headings if one))
-    for cells, line in _rows(tokens):
+def _table(tokens: list[Token], start: int, headings: list[str]) -> Table:
+    table = Table([], (tokens[start].map or [0])[0] + 1, heading=" / ".join(one for one in headings if one))
+    for cells, line in _rows(tokens, start):
         if not table.header:
             table.header = cells
         else:
@@ -95,10 +98,10 @@ def _table(tokens: list[Token], headings: list[str]) -> Table:
     return table
 
 
-def _rows(tokens: list[Token]) -> Iterator[tuple[list[str], int]]:
+def _rows(tokens: list[Token], start: int) -> Iterator[tuple[list[str], int]]:
     cells: list[str] = []
     line = 0
-    for index, token in enumerate(tokens):
+    for index, token in enumerate(islice(tokens, start, None), start):
         if token.type == "tr_open":
             cells, line = [], (token.map or [0])[0] + 1
         elif token.type in ("th_open", "td_open"):

@@ -31,6 +31,7 @@ class Quantity:
 
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+(?:\.\d+)?|%|µ")
 _PROPER = re.compile(r"(?i)vllm|sglang|tensorrt|trtllm|lmdeploy|mlperf|(?-i:\b[A-Z]{2,}s\b)")  # one word each
+_LONGEST = 400  # longer text is no label
 _LABELS = json.loads(Path(__file__).with_name("labels.json").read_text(encoding="utf-8"))
 _TIME_FACTORS: dict[str, float] = _LABELS["time_units"]
 _STATISTICS: dict[str, str] = _LABELS["statistics"]
@@ -64,6 +65,11 @@ def labels(group: str) -> dict[str, Any]:
 
 def words_of(label: str) -> str:
     """The label as lower-case words with single blanks: camel case and punctuation split, ``%`` kept."""
+    return _words_of(label[:_LONGEST])
+
+
+@lru_cache(maxsize=8192)
+def _words_of(label: str) -> str:
     text = label.replace("μ", "µ").replace("²", "")
     text = _PROPER.sub(lambda found: f" {found[0].lower()} ", text)
     text = re.sub(r"(?<![A-Za-z])[Ee]2[Ee][Ll]?", " eel ", text)  # so that the digit does not split the word

@@ -52,15 +52,19 @@ def find_rows(document: Any) -> Found:
     return found
 
 
-def _walk(value: Any, around: dict[str, Any], path: tuple[str, ...], found: Found) -> None:
-    if len(path) > 12 or len(found.rows) >= _MOST_ROWS:
+_DEEPEST = 12  # levels of objects
+_DEEPEST_LISTS = 40  # lists directly in lists name nothing
+
+
+def _walk(value: Any, around: dict[str, Any], path: tuple[str, ...], found: Found, lists: int = 0) -> None:
+    if len(path) > _DEEPEST or lists > _DEEPEST_LISTS or len(found.rows) >= _MOST_ROWS:
         found.cut = found.cut or len(found.rows) >= _MOST_ROWS
     elif isinstance(value, Mapping):
         _object(value, around, path, found)
     elif isinstance(value, list):
         for one in value:
             if isinstance(one, Mapping | list):
-                _walk(one, around, path, found)
+                _walk(one, around, path, found, lists + 1)
 
 
 def _object(value: Mapping[str, Any], around: dict[str, Any], path: tuple[str, ...], found: Found) -> None:

@@ -121,6 +121,6 @@ def _refused(source: Source, found: Format, reason: str) -> Reading:
 
 def _unknown(source: Source) -> Reading:
     reason = "no known format: nothing in its first lines is a marker that any parser knows"
-    reason = reason if source.head.strip() else "the file is empty"
+    reason = reason if source.head.strip() else source.trouble or "the file is empty"
     problems = (Problem(line=None, what=reason),)
     return Reading(path=str(source.path), format="unknown", status="unknown", problems=problems)

@@ -105,7 +105,7 @@ def _typed(raw: Any) -> Any:
     text = str(raw).strip()
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    return int(text) if text.lstrip("-").isdecimal() else text
+    return int(text) if len(text) < 19 and text.lstrip("-").isdecimal() else text
 
 
 def _ragged(table: tables.Table) -> Iterable[Problem]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ingest.bench import front, note_tables, placeholders, serving, serving_tables
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
-from ingest.bench.pages import Fence, Page, read_page
+from ingest.bench.pages import LARGEST, Fence, Page, read_page
 from ingest.bench.quoted import read_quoted
 from ingest.bench.sniffing import is_page
 from ingest.formats import Format, Unreadable
@@ -45,6 +45,8 @@ def _read(source: Source) -> Reading:
     base = _base(page, launches)
     pairs: list[tuple[Facts, Measurement]] = []
     blank: list[Problem] = []
+    if len(source.text) > LARGEST:
+        blank.append(Problem(line=None, what=f"only its first {LARGEST} characters were read"))
     for table in page.tables:
         reason = placeholders.reason(cell for _, row in table.rows for cell in row)
         if reason:

@@ -84,7 +84,7 @@ def _sniff_bare(head: str, *, started: bool) -> float:
     if not lines or len(lines) > 60:
         return 0.0
     if started:
-        at = next(number for number, line in enumerate(lines) if _START.search(line))
+        at = next((number for number, line in enumerate(lines) if _START.search(line)), 0)
         before = lines[:at]
         plain = all(re.match(r"^(?:export |set |cd |source |[A-Z_]+=|\$ )|.*\\$", line) for line in before)
         prompt = bool(
@@ -110,9 +110,10 @@ def launches(text: str) -> Iterator[Launch]:
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """(number of its first line, text) of every line, continued ones joined."""
     number = 1
-    for line in re.sub(r"\\\n", "\f", text).split("\n"):
-        yield number, line.replace("\f", " ")
-        number += 1 + line.count("\f")
+    joined = "\x00"  # stands for a line end that a backslash takes away
+    for line in re.sub(r"\\\n", joined, text.replace(joined, "")).split("\n"):
+        yield number, line.replace(joined, " ")
+        number += 1 + line.count(joined)
 
 
 def _unit_as_shell(text: str) -> str:

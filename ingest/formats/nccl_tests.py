@@ -29,7 +29,7 @@ _COLLECTIVES = (
     "hypercube",
 )
 _HEAD = re.compile(r"^[ \t]*#\s+size\s+count\s+(?:\S*\s+)?type\b.*\balgbw\s+busbw", re.MULTILINE)
-_ROW = re.compile(r"^\s*(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>[a-z]\w+)\s+(?P<rest>.*\d.*)$")
+_ROW = re.compile(r"^\s*(?P<size>\d{1,18})\s+(?P<count>\d{1,18})\s+(?P<type>[a-z]\w+)\s+(?P<rest>.*\d.*)$")
 _RANK = re.compile(r"^#\s+Rank\s+\d+\s.*?(?:\[0x[0-9a-fA-F]+\]|\[[0-9a-fA-F:.]+\])\s+(?P<gpu>\S.*?)\s*$")
 _AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*(?P<v>\d+(?:\.\d+)?)")
 _BAD = re.compile(r"^# Out of bounds values\s*:\s*(?P<n>\d+)\s*(?P<word>\w+)")

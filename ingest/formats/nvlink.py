@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from ingest.bench import cells
 from ingest.formats import Format
 from ingest.formats.nvidia_smi_list import GPU_LINE
 from ingest.machine import hardware
@@ -67,7 +68,8 @@ def _add(gpu: dict[str, object], link: re.Match[str]) -> None:
     before = gpu[key]
     gpu[key] = before + 1 if isinstance(before, int) else 1
     if link[3]:
-        gpu["link_gb_s"] = float(link[3])
+        speed = cells.number(link[3])
+        gpu["link_gb_s"] = gpu["link_gb_s"] if speed is None else speed
 
 
 def _word(gpus: list[dict[str, object]]) -> str | None:

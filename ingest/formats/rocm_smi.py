@@ -169,11 +169,11 @@ def _add_row(cards: Cards, names: list[str], cells: list[str]) -> bool:
     """Whether the row was read. Cells are told by their units, since two header words may share a column."""
     text = "  ".join(cells)
     found = {
-        "temperature_c": re.search(r"([\d.]+)\s*°?c\b", text, re.IGNORECASE),
-        "power_w": re.search(r"([\d.]+)W\b", text),
+        "temperature_c": re.search(r"(?<![\d.])(\d{1,9}(?:\.\d+)?)\s*°?c\b", text, re.IGNORECASE),
+        "power_w": re.search(r"(?<![\d.])(\d{1,9}(?:\.\d+)?)W\b", text),
     }
     sample = {role: float(match[1]) for role, match in found.items() if match}
-    watts = re.findall(r"([\d.]+)W\b", text)
+    watts = re.findall(r"(?<![\d.])(\d{1,9}(?:\.\d+)?)W\b", text)
     clocks = re.findall(r"(\d+)Mhz", text, re.IGNORECASE)
     shares = re.findall(r"(\d+)%", text)
     if len(watts) > 1:
@@ -186,7 +186,9 @@ def _add_row(cards: Cards, names: list[str], cells: list[str]) -> bool:
         sample["utilization_pct"] = float(shares[-1])
     if not sample:
         return False
-    index = int(cells[0])
+    index = int(cells[0]) if re.fullmatch(r"[0-9]{1,4}", cells[0]) else None
+    if index is None:
+        return False
     cards.add(str(index), sample, index=index)
     return True
 

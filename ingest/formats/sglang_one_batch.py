@@ -5,6 +5,7 @@ Owns their printed blocks and JSON lines. A warm-up block is no result.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -202,6 +203,8 @@ def _read_server(source: Source) -> Reading:
 
 
 def _server_line(label: str, value: float, load: dict[str, Any], metrics: dict[str, float]) -> None:
+    if not math.isfinite(value):
+        return
     if label in _LOADS:
         load[_LOADS[label]] = int(value)
     elif label in ("latency", "last_ttft"):

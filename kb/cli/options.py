@@ -29,4 +29,11 @@ def print_json(value: Any, *, compact: bool = False) -> None:
 
     Escaped to ASCII: names are untrusted, and a terminal or a narrow encoding must not stumble over them.
     """
-    typer.echo(json.dumps(value, indent=None if compact else 2))
+    indent = None if compact else 2
+    try:
+        text = json.dumps(value, indent=indent, allow_nan=False)
+    except ValueError:  # what JSON cannot say (NaN, infinities) becomes null
+        from kb.wire import compact as finite
+
+        text = json.dumps(json.loads(finite(value)), indent=indent)
+    typer.echo(text)

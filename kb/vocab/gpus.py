@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from kb import EMPTY
 
+LONGEST_NAME = 400  # longer text names no product
 _DATA = Path(__file__).with_name("gpus.json")
 _NAMED_ARCH = re.compile(r"^(?:sm|compute|cc|compute[ _]?cap(?:ability)?)[ _:=-]*v?(\d{1,2})[._]?(\d)[af]?$")
 _DOTTED = re.compile(r"^(\d{1,2})\.(\d)$")
@@ -59,7 +60,7 @@ def find_gpu(text: str, memory_mib: float | None = None) -> Gpu | None:
 @cache
 def candidates(text: str, memory_mib: float | None = None) -> tuple[Gpu, ...]:
     """Every product the text may mean: one for a full name, several for a name cut with dots, or none."""
-    name = " ".join(text.split())
+    name = " ".join(text[:LONGEST_NAME].split())
     if not name or name in _catalog()["unresolvable"] or arch_code(name):
         return ()
     if name.endswith("..."):
@@ -81,12 +82,12 @@ def arch_of(text: str) -> str | None:
     archs = {gpu.arch for gpu in candidates(text)}
     if archs:
         return archs.pop() if len(archs) == 1 else None
-    return _generation(text)
+    return _generation(text[:LONGEST_NAME])
 
 
 def arch_code(text: str) -> str | None:
     """The canonical code when the text is an architecture code (``SM 12.0``, ``sm_120a``), else ``None``."""
-    word = " ".join(text.lower().split())
+    word = " ".join(text[:LONGEST_NAME].lower().split())
     gfx = _GFX.match(word)
     if gfx:
         return gfx[1]
@@ -101,9 +102,11 @@ def nearest(text: str) -> str | None:
     import difflib  # noqa: PLC0415 - only needed after a miss
 
     names = {row["name"].lower(): row["name"] for row in _catalog()["gpus"]}
-    found = difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.6)
+    found = difflib.get_close_matches(text[:LONGEST_NAME].lower(), names, n=1, cutoff=0.6)
     if not found:
-        found = difflib.get_close_matches(f"nvidia {_nickname(text)}".lower(), names, n=1, cutoff=0.6)
+        found = difflib.get_close_matches(
+            f"nvidia {_nickname(text[:LONGEST_NAME])}".lower(), names, n=1, cutoff=0.6
+        )
     return names[found[0]] if found else None
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from kb import EMPTY
 
+LONGEST_NAME = 400  # longer text names no model, and patterns over it would take long
 _DATA = Path(__file__).with_name("models.json")
 _KV_WORDS = re.compile(
     r"(?:[a-z0-9_]+/)*[a-z0-9_]+[ _-]+kv(?:[ _-]?cache)?\b|kv[ _-]?(?:cache[ _-]?)?(?:nv)?fp[48]\w*"
@@ -130,6 +131,7 @@ def quantization_of(text: str) -> str | None:
 @cache
 def quantizations_of(text: str) -> tuple[str, ...]:
     """Every weight quantization a text lists (``nvfp4, fp8`` → both), in the order it lists them."""
+    text = text[:LONGEST_NAME]
     word = _KV_WORDS.sub(" ", text.lower())
     whole = _named_by_hub_id(text)
     parts = [word] if "/" in word and _looks_like_path(word) else _PART.split(word)
@@ -161,7 +163,7 @@ def nearest(text: str) -> str | None:
     names: dict[str, str] = {}
     for row in _catalog()["models"]:
         names |= {alias.lower(): row["id"] for alias in (row["id"], *row.get("aliases", ()))}
-    found = difflib.get_close_matches(canonical_name(text), names, n=1, cutoff=0.6)
+    found = difflib.get_close_matches(canonical_name(text[:LONGEST_NAME]), names, n=1, cutoff=0.6)
     return names[found[0]] if found else None
 
 
@@ -175,7 +177,7 @@ def canonical_name(text: str) -> str:
 
 def _spellings(text: str) -> list[str]:
     """Names to try: of each listed one the last part, then (for cache folders) the parts before it."""
-    listed = [part for part in re.split(r"\s*[,;]\s*", text) if part]
+    listed = [part for part in re.split(r"\s*[,;]\s*", text[:LONGEST_NAME]) if part]
     return list(dict.fromkeys(name for part in listed for name in _spellings_of_one(part)))
 
 

@@ -1,0 +1,70 @@
+"""What fuzzing found, each as a small input that showed it: none may raise, hang, or pass for a defect."""
+
+from __future__ import annotations
+
+import json
+import time
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from ingest.formats import read_source
+from ingest.sources import Source, find_sources
+from kb.wire import compact, reading_to_wire
+
+HUGE = "9" * 5000
+FOUND = {
+    "lists-in-lists.json": '{"ttft_ms": 1, "output_tok_s": 2, "deep": ' + "[" * 900 + "]" * 900 + "}",
+    "result.json": '{"output_throughput": 1.0, "mean_ttft_ms": 2.0, "model_id": "' + "m" * 300_000 + '"}',
+    "server_bench.log": f"batch size: {HUGE}\nlatency: 1e999 s\n"
+    "input throughput: 1 tok/s\noutput throughput: 1 tok/s\n",
+    "sweep.csv": f"max_num_seqs,ttft_ms,output_tok_s\n{HUGE},12,100\n",
+    "all_reduce.log": "#       size         count      type   redop    root     time   algbw   busbw\n"
+    f"{HUGE} {HUGE} float sum -1 23.1 0.00 0.00 0 22.9 0.00 0.00 0\n",
+    "nvlink.txt": "GPU 0: NVIDIA H200 (UUID: GPU-1)\n\t Link 0: 26.562.562 GB/s\n",
+    "smi.txt": "| NVIDIA-SMI 580.95.05   Driver Version: 580.95.05   CUDA Version: 13.0 |\n"
+    f"|   {HUGE}  NVIDIA H200   On  |\n",
+    "compose.yaml": f"services:\n  a:\n    image: vllm/vllm-openai:v0.{HUGE}.0\n    command: serve m\n",
+    "unit.service": "[Unit]\n[Service]\nExecStart=vllm serve m \x0c\x0c\nEnvironment=A=1\n",
+    "start.txt": "vllm # \n$ vllm serve\\\n",
+    "ansi.log": "\x1b[36m" * 60_000,
+    "rocm.txt": "======= ROCm System Management Interface =======\n"
+    "GPU  Temp  AvgPwr  SCLK  MCLK  Fan  Perf  PwrCap  VRAM%  GPU%\n"
+    "0x1  35.0c 1.2.3W 800Mhz 900Mhz 0% auto 300.0W 0% 0%\n",
+    "pages.md": "# t\n\n| tok/s | TTFT (ms) |\n|---|---|\n" + "| 1 | 2 |\n" * 30_000,
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_finding_is_read_as_far_as_it_goes(name: str) -> None:
+    data = FOUND[name].encode()
+    started = time.process_time()
+    reading = read_source(Source(Path(name), data))
+    assert time.process_time() - started < 8
+    assert not any("defect of kbctl" in one.what for one in reading.problems), reading.problems
+    json.loads(compact(reading_to_wire(reading)))
+
+
+def _broken_zip() -> bytes:
+    packed = BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("server.log", "x" * 50)
+    return packed.getvalue().replace(b"PK\x01\x02", b"PK\x01\xff")
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("run.zip", _broken_zip()),
+        ("run.tar.gz", b"\x1f\x8b\x08\x00" + b"\xff" * 60),
+        ("run.tar", b"\xff" * 900),
+    ],
+)
+def test_a_damaged_archive_is_told(tmp_path: Path, name: str, data: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    readings = [read_source(one) for one in find_sources([path])]
+    assert readings
+    assert any("archive is damaged" in one.what for each in readings for one in each.problems)
