@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kb.vocab import engines
 from recommend import candidates, why
-from recommend.advice import Pick
+from recommend.advice import Kept, Pick
 from recommend.expect import Known, Outlook
 from recommend.explore import Explored
 from recommend.physics import weight_bytes_per_gpu
@@ -32,6 +32,7 @@ class Prospect(NamedTuple):
     judged: Judged
     outlook: Outlook
     worth: float
+    limits: tuple[Kept, ...] = ()
 
     @property
     def query(self) -> Query:
@@ -70,6 +71,7 @@ def pick(one: Prospect, explored: Explored, question: Query, known: Known, best:
         verify=why.verify(query, known.proofs, explored.roles),
         cost_min=cost_min(query),
         gain=gain(one, best),
+        limits=one.limits,
         kind="exploit" if judged.status.startswith("proven") else "explore",
         teaches=teaches(one, explored),
     )
@@ -128,10 +130,11 @@ def model_name(question: Query) -> str:
     name, entry = question.model.name or "MODEL", question.entry
     if "/" in name or entry is None:
         return name
-    for hub_id, method in entry.quantized.items():
-        if method == question.quantization:
-            return hub_id
-    return entry.hub_ids[0] if entry.hub_ids and question.quantization == entry.base_precision else name
+    if entry.hub_ids and question.quantization == entry.base_precision:
+        return entry.hub_ids[0]
+    return next(
+        (hub_id for hub_id, method in entry.quantized.items() if method == question.quantization), name
+    )
 
 
 def cost_min(query: Query) -> float:

@@ -17,6 +17,7 @@ from kb.model import Backend, Ending, Hardware, Model, Point, Tried
 from kb.vocab import engines, options
 from recommend.advice import STATUSES, Recommendation, to_wire
 from recommend.expect import Known
+from recommend.pick import model_name
 from recommend.query import Asked, ask
 from recommend.rank import recommend
 from recommend.render.advice import as_text, command_lines
@@ -380,3 +381,18 @@ def test_how_long_a_run_lasted_decides_what_is_noise(lasted: float, same: bool) 
     measured = [pick for pick in found.picks if pick.predicted and "own" in pick.predicted.basis]
     assert len(measured) == 2
     assert bool(measured[0].equal_to) is same
+
+
+@pytest.mark.parametrize(
+    ("model", "checkpoint"),
+    [
+        ("gpt-oss-120b", "openai/gpt-oss-120b"),
+        ("glm5-nvfp4", "nvidia/GLM-5-NVFP4"),
+        ("deepseek-r1", "deepseek-ai/DeepSeek-R1"),
+        ("our/own", "our/own"),
+    ],
+)
+def test_the_checkpoint_is_the_makers_own_where_that_is_what_was_asked_for(
+    model: str, checkpoint: str
+) -> None:
+    assert model_name(ask(Asked(gpu="h200", model=model))) == checkpoint
