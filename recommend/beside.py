@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kb.model import Backend, Tried
+from kb.vocab import options
 from recommend import candidates, own
 from recommend.advice import Avoided, Expected, Pick, Reason
 from recommend.alike import alike_setups
@@ -133,7 +134,7 @@ def _of_cache(each: Explored, met: set[tuple[str, str]]) -> Iterator[Avoided]:
     for record in each.evidence.records:
         for alternative in record["matches"]:
             asked = _as_asked(alternative["when"], value)
-            if asked is None or record["good"]:
+            if asked is None or record["good"] or _far_fetched(asked, each.base):
                 continue
             query = candidates.vary(each.composed.query, asked)
             for found in judge(query, Bearing([record], ())).findings:
@@ -146,6 +147,14 @@ def _of_cache(each: Explored, met: set[tuple[str, str]]) -> Iterator[Avoided]:
                         verdict=found.verdict,
                         finding=finding_json(found),
                     )
+
+
+def _far_fetched(asked: Mapping[str, Any], base: Query) -> bool:
+    """Whether nobody would ask for this here: attention that the model lacks, or no flag of the engine."""
+    latent = base.entry is not None and {"mla", "dsa"} & set(base.entry.attention)
+    if not latent and any("mla" in str(value).lower() for value in asked.values()):
+        return True
+    return any(options.option(base.engine or "", base.engine_version, key) is None for key in asked)
 
 
 def _as_asked(when: Sequence[tuple[str, str | None, Json]], value: str) -> dict[str, Any] | None:
