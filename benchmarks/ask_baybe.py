@@ -6,7 +6,8 @@ Owns the questions only. It runs in an environment of its own, because kbctl doe
     PYTHONPATH=. peer/bin/python benchmarks/ask_baybe.py benchmarks/replay/baybe.csv
 
 BayBE recommends among the choices on offer. Its first try is drawn where nothing is known. Told of the
-past, it gets the runs of alike contexts with the numbers of their load as further parameters, fixed for what is asked.
+past, it gets the runs of alike contexts with the numbers of their load as further parameters, fixed for what
+is asked.
 """
 
 from __future__ import annotations

@@ -300,7 +300,8 @@ def impossible_proposals(known: Sequence[Context], asked: Sequence[Context]) -> 
     told = {"contexts": 0, "without_veto": 0, "with_veto": 0}
     for context in asked[::20]:
         wide = _widened(context, by_dtype.get(context.key[5], set()))
-        order = sorted(zip(ranker.priors([wide])[0], wide.trials, strict=True), key=lambda pair: -worth(pair[0]))
+        told_of = zip(ranker.priors([wide])[0], wide.trials, strict=True)
+        order = sorted(told_of, key=lambda pair: -worth(pair[0]))
         lacks = [_lacks(families.get(trial.key, "?")) for _, trial in order]  # type: ignore[call-overload]
         told["contexts"] += 1
         told["without_veto"] += lacks[0]

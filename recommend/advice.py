@@ -40,6 +40,15 @@ class Expected(NamedTuple):
     date: str | None = None
 
 
+class Kept(NamedTuple):
+    """One limit: what was asked, what is expected (``None``: unknown), and the chance that it is kept."""
+
+    metric: str
+    limit: float
+    value: float | None
+    chance: float | None
+
+
 class Pick(NamedTuple):
     """One configuration to run. ``p_works`` is the chance that it serves right answers (0…1).
 
@@ -69,6 +78,7 @@ class Pick(NamedTuple):
     teaches: str | None = None
     measured: tuple[Expected, ...] = ()
     equal_to: tuple[int, ...] = ()
+    limits: tuple[Kept, ...] = ()
     settled: Mapping[str, tuple[Reason, ...]] = EMPTY
 
 
@@ -129,6 +139,7 @@ def _pick(rank: int, pick: Pick) -> Json:
         "p_works": round(pick.p_works, 3),
         "predicted": None if pick.predicted is None else _expected(pick.predicted),
         "measured": [_expected(one) for one in pick.measured],
+        "limits": [_kept(one) for one in pick.limits],
         "why": [_reason(one) for one in pick.why],
         "verify": list(pick.verify),
         "cost_min": round(pick.cost_min, 1),
@@ -137,6 +148,12 @@ def _pick(rank: int, pick: Pick) -> Json:
         "teaches": pick.teaches,
         "equal_to": list(pick.equal_to),
     }
+
+
+def _kept(one: Kept) -> Json:
+    value = None if one.value is None else significant(one.value)
+    chance = None if one.chance is None else round(one.chance, 3)
+    return {"metric": one.metric, "limit": one.limit, "value": value, "chance": chance}
 
 
 def _reason(reason: Reason) -> Json:

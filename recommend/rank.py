@@ -7,11 +7,11 @@ public tables come as arguments; no clock, no files, no database.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from kb.vocab import gpus
 from kb.vocab.gpus import Gpu
-from recommend import beside, candidates, policy
+from recommend import beside, candidates, limits, policy
 from recommend.advice import Recommendation
 from recommend.expect import Known, Near, Outlook, neighbours, outlook
 from recommend.explore import bearing, explore, variants
@@ -29,9 +29,6 @@ SAMENESS = 0.5
 # How far predicted differences between candidates are taken at their word, by what the regression had seen.
 RELIANCE = {"same": 1.0, "new-gpu": 0.7, "new-model": 0.7, "new-both": 0.4}
 DEFAULT_LOAD = Load(input_len=1024, output_len=1024, concurrency=64)
-# A limit that is surely broken leaves this chance.
-LEAST_CHANCE = 0.02
-Z90 = 1.645
 
 
 def recommend(asked: Asked, evidence: Evidence, known: Known, top: int = 3) -> Recommendation:
@@ -66,6 +63,7 @@ def recommend(asked: Asked, evidence: Evidence, known: Known, top: int = 3) -> R
             "gpus": count,
             "workload": workload(load),
             "goal": question.goal or "throughput",
+            "limits": dict(question.limits),
         },
         assumed={**question.assumed, **_engine_assumed(question, chosen), **assumed},
         unknown=question.unknown,
@@ -75,7 +73,10 @@ def recommend(asked: Asked, evidence: Evidence, known: Known, top: int = 3) -> R
         measured=tuple(beside.measured_elsewhere(question, known)),
         diagnosis=tuple(beside.diagnosis(question, evidence, known)),
         abstained=beside.abstained(question, picks, known),
-        would_change_this=tuple(beside.would_change(question, picks, assumed)),
+        would_change_this=(
+            *limits.advice([one.limits for one in chosen], question.gpu_facts, count),
+            *beside.would_change(question, picks, assumed),
+        ),
     )
 
 
@@ -153,18 +154,19 @@ def workload(load: Load) -> dict[str, int]:
 
 
 def _prospect(judged: Judged, load: Load, known: Known, near: Sequence[Near], question: Query) -> Prospect:
-    seen = outlook(judged.candidate.query, load, known, judged.runs, near)
-    return Prospect(judged, seen, _worth(judged, seen, load, question))
+    query = judged.candidate.query
+    seen = outlook(query, load, known, judged.runs, near)
+    kept = limits.kept(question.limits, seen, load, query.gpu_facts, query.hardware.count)
+    return Prospect(judged, seen, _worth(judged, seen, load, question) + limits.log_chance(kept), kept)
 
 
 def _worth(judged: Judged, seen: Outlook, load: Load, question: Query) -> float:
-    """Log of the value times the chance: throughput as it is, latencies turned over, limits as chances."""
+    """Log of the value times the chance: throughput as it is, latencies turned over."""
     value = _value(seen, load, question.goal)
     if question.goal == "cost":
         value -= math.log(judged.candidate.query.hardware.count or 1)
     trust = 1.0 if judged.runs else RELIANCE[seen.novelty]
-    within = sum(math.log(max(chance, LEAST_CHANCE)) for chance in _within(seen, question.limits))
-    return float(trust * value + 2 * math.log(judged.p_works) + within)
+    return float(trust * value + 2 * math.log(judged.p_works))
 
 
 def _value(seen: Outlook, load: Load, goal: str | None) -> float:
@@ -175,18 +177,6 @@ def _value(seen: Outlook, load: Load, goal: str | None) -> float:
     if goal == "interactivity" and "tpot_ms" in seen.log_values:
         return -seen.log_values["tpot_ms"]
     return seen.log_values.get("output_tok_s", 0.0)
-
-
-def _within(seen: Outlook, limits: Mapping[str, float]) -> Iterator[float]:
-    """The chance of each limit to be kept, from the interval of what it bounds."""
-    bounds = {name: limit for name, limit in limits.items() if name in ("ttft_ms", "tpot_ms")}
-    if "tok_s_user" in limits:
-        bounds["tpot_ms"] = min(bounds.get("tpot_ms", math.inf), 1000 / limits["tok_s_user"])
-    for name, limit in bounds.items():
-        one = seen.shown.get(name)
-        if one is not None:
-            deviation = max(math.log(one.high / one.low) / (2 * Z90), 1e-6)
-            yield (1 + math.erf(math.log(limit / one.value) / deviation / math.sqrt(2))) / 2
 
 
 def best_so_far(prospects: Sequence[Prospect], load: Load) -> float | None:

@@ -27,6 +27,7 @@ OutputLen = Annotated[int | None, typer.Option("--output-len", min=1, help="Outp
 MaxTtft = Annotated[float | None, typer.Option("--max-ttft-ms", help="Most ms to the first token.")]
 MaxTpot = Annotated[float | None, typer.Option("--max-tpot-ms", help="Most ms per output token.")]
 MinUser = Annotated[float | None, typer.Option("--min-tok-s-user", help="Least tokens/s for each user.")]
+MaxPower = Annotated[float | None, typer.Option("--max-power-w", help="Most watts of all GPUs together.")]
 Top = Annotated[int, typer.Option("--top", min=1, max=20, help="How many picks.")]
 PlanHours = Annotated[
     float | None, typer.Option("--plan", min=0.1, help="Hours: an ordered plan of tries, and when to stop.")
@@ -51,6 +52,7 @@ def recommend(
     max_ttft_ms: MaxTtft = None,
     max_tpot_ms: MaxTpot = None,
     min_tok_s_user: MinUser = None,
+    max_power_w: MaxPower = None,
     concurrency: Concurrency = None,
     input_len: InputLen = None,
     output_len: OutputLen = None,
@@ -75,7 +77,7 @@ def recommend(
         gpus=gpus,
         quantization=quantization,
         goal=goal,
-        limits={"ttft_ms": max_ttft_ms, "tpot_ms": max_tpot_ms, "tok_s_user": min_tok_s_user},
+        limits=limits(max_ttft_ms, max_tpot_ms, min_tok_s_user, max_power_w),
         workload={"concurrency": concurrency, "input_len": input_len, "output_len": output_len},
         settings=settings or (),
         environment=environment or (),
@@ -118,6 +120,10 @@ def runbook(
     gpus: Gpus = None,
     quantization: Quantization = None,
     goal: Goal = "throughput",
+    max_ttft_ms: MaxTtft = None,
+    max_tpot_ms: MaxTpot = None,
+    min_tok_s_user: MinUser = None,
+    max_power_w: MaxPower = None,
     concurrency: Concurrency = None,
     input_len: InputLen = None,
     output_len: OutputLen = None,
@@ -140,7 +146,7 @@ def runbook(
         gpus=gpus,
         quantization=quantization,
         goal=goal,
-        limits={},
+        limits=limits(max_ttft_ms, max_tpot_ms, min_tok_s_user, max_power_w),
         workload={"concurrency": concurrency, "input_len": input_len, "output_len": output_len},
         settings=settings or (),
         environment=environment or (),
@@ -156,10 +162,24 @@ def runbook(
         raise typer.Exit(EXIT_NO)
 
 
+def limits(
+    ttft_ms: float | None, tpot_ms: float | None, tok_s_user: float | None, power_w: float | None
+) -> dict[str, float]:
+    """The limits that were given, by metric. Raises KbctlError for one that nothing could keep."""
+    given = {"ttft_ms": ttft_ms, "tpot_ms": tpot_ms, "tok_s_user": tok_s_user, "power_w": power_w}
+    told = {name: value for name, value in given.items() if value is not None}
+    wrong = [name for name, value in told.items() if not 0 < value < float("inf")]
+    if wrong:
+        raise KbctlError(
+            f"a limit must be a positive number: {told[wrong[0]]:g}", where=wrong[0], tip="--max-tpot-ms 50"
+        )
+    return told
+
+
 def question(
     *,
     goal: str,
-    limits: dict[str, float | None],
+    limits: dict[str, float],
     workload: dict[str, int | None],
     **said: Any,
 ) -> Asked:
@@ -174,7 +194,7 @@ def question(
     return on_this_machine(
         Asked(
             goal=goal,
-            limits={name: value for name, value in limits.items() if value is not None},
+            limits=limits,
             workload={name: value for name, value in workload.items() if value is not None},
             **said,
         )

@@ -74,7 +74,10 @@ def _drawn(relation: duckdb.DuckDBPyRelation, draw: Draw) -> duckdb.DuckDBPyRela
           WHERE contexts <= {draw.most:d}
              OR place <= greatest({draw.most:d} // (SELECT count(DISTINCT {group}) FROM whole), 20))
     """  # noqa: S608 - names are quoted, the number is a number
-    return relation.query("whole", query)
+    found = relation.query("whole", query)
+    if found is None:  # only what is no SELECT gives none
+        raise duckdb.InvalidInputException(query)
+    return found
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from recommend.advice import Avoided, Expected, Pick, Reason, Recommendation, significant
+from recommend.limits import words
 from recommend.pick import ASSIGNMENT, command
 from recommend.render.plain import paste, row, rows, safe
 
@@ -71,6 +72,7 @@ def _pick_lines(title: str, rank: int, pick: Pick) -> Iterator[str]:
     else:
         yield from _other_lines(pick)
     yield from rows("expect", _expectations(pick))
+    yield from rows("limits", [words(one) for one in pick.limits])
     if pick.equal_to:
         others = ", ".join(str(one) for one in pick.equal_to)
         yield from row("equal", f"within the noise of {others}: these measurements cannot tell them apart")
