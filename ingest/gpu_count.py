@@ -26,11 +26,10 @@ _MOST_CARDS = 4096
 MOST_TOLD = 20
 _MOST_TURNS = 64
 _END = "\x00"
-_HEAD = 32 * 1024
+HEAD = 32 * 1024
 
 if TYPE_CHECKING:
     from ingest.samples import Samples
-    from kb.store.tallies import Tally
 
 Columns = Sequence[Sequence[str]]
 
@@ -89,18 +88,18 @@ class Pass:
         for view in self.views:
             view.take(columns)
 
-    def take_tallies(self, told: Sequence[Tally], rows: bytes) -> bool:
-        """Count rows by their tallies; False, with nothing counted, where their cards are not all known."""
-        head, last = rows[:_HEAD].rpartition(b"\n")[0], rows[-_HEAD:].rstrip(b"\n").rpartition(b"\n")[2]
+    def see(self, head: str, tail: str) -> tuple[str, str]:
+        """Note the cards that the first rows of a part name; the times of its first and last row, or ""."""
         some, end = (
-            self._aligned(one.decode("utf-8", "replace").replace("\r\n", "\n").rstrip("\r"))
-            for one in (head or rows.rstrip(b"\n"), last)
+            self._aligned(one) or Pass(self.layout, Summary())._checked(one, 1) for one in (head, tail)
         )
-        if not some or not end or not self.views[0].take_tallies(told, some):
-            return False
-        self.summary.rows = sum(tally.rows.total() for tally in self.summary.gpus.values())
-        self.summary.first_time, self.summary.last_time = self._when(some, 0), self._when(end, 0)
-        return True
+        if some and some[0]:
+            self.views[0].see(some)
+        return self._when(some, 0) if some and some[0] else "", self._when(end, -1) if end and end[0] else ""
+
+    def stranger(self, name: str) -> GpuTally:
+        """The tally of a card that no first row of a part names."""
+        return self.views[0].stranger(name)
 
     def tell(self, cell: str, column: Column) -> None:
         """Note a cell that reports trouble, once per column and text."""
@@ -186,15 +185,15 @@ class _View:
         for start, step in _turns(names):
             self._take_some(columns if step == 1 else [column[start::step] for column in columns])
 
-    def take_tallies(self, told: Sequence[Tally], first: Columns) -> bool:
-        """The same by tallies, with the first rows for names."""
-        names = [name.strip() for name in first[self.key]] if self.key is not None else []
-        order = {name: at for at, name in reversed(list(enumerate(names)))}
-        if any(str(one.card) not in order for one in told):
-            return False
-        for one in sorted(told, key=lambda one: order[str(one.card)]):
-            self._tally(str(one.card), first, order[str(one.card)]).take(one)
-        return True
+    def see(self, rows: Columns) -> None:
+        """Note the cards that these rows name."""
+        names = [name.strip() for name in rows[self.key]] if self.key is not None else []
+        for name in dict.fromkeys(names):
+            self._tally(name, rows, names.index(name))
+
+    def stranger(self, name: str) -> GpuTally:
+        """A tally of a card of which nothing but its key is known."""
+        return GpuTally(index=self._index(name), vague=self.vague)
 
     def _take_some(self, columns: Columns) -> None:
         blank = ("",) * len(columns[0])

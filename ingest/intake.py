@@ -10,7 +10,7 @@ import json
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -20,6 +20,7 @@ from ingest.assembly import Change, assemble_pending
 from ingest.fingerprint import Fingerprint, fingerprint, stored_path, unfold_home
 from ingest.folders import part_of
 from ingest.formats import all_formats
+from ingest.large_trace import is_large_trace
 from ingest.pipeline import in_order, read
 from ingest.samples import Samples
 from ingest.sources import Source, find_sources
@@ -28,15 +29,15 @@ from kb.model import Reading
 from kb.store import Store, open_store
 from kb.store.claims import Claim, said_of_sources
 from kb.store.runs import effects
-from kb.store.samples import trace_number
+from kb.store.samples import drop_traces, trace_number
 from kb.store.sources import (
     Known,
     Taken,
+    add_sources,
     first_of_bytes,
     folder_parts,
     known_sources,
     mark_pending,
-    put_sources,
 )
 from kb.wire import compact, reading_to_wire
 
@@ -45,7 +46,6 @@ BATCH_S = 2.0
 LONGEST_S = 15.0
 WORTH = 20.0  # how much longer sources are read than a write of them took
 BATCH_BYTES = 16 << 20
-AS_BEFORE = "the same bytes as before"
 EDITED = frozenset({"kbctl.toml"})  # what a user changes is the same file still
 OBSERVATIONS = frozenset({"anchor", "metadata", "measurement", "trace", "probe"})
 Notice = Callable[[str], None]
@@ -54,7 +54,10 @@ Watch = Callable[["Look", int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One source to take in, with what the store knows about its path; samples wait in ``scratch``."""
+    """One source to take in, with what the store knows about its path.
+
+    Samples of a trace wait in the folder ``scratch``, or go into ``store``, which is open in a transaction.
+    """
 
     source: Source
     known: Known | None
@@ -62,6 +65,7 @@ class Job:
     again: bool = False
     columns: tuple[str, ...] = ()
     scratch: Path | None = None
+    store: Store | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,11 +161,10 @@ def _take_in(jobs: Sequence[Job], batch: Batch, watch: Watch | None) -> Report:
     report = Report()
     total = sum(one.source.size for one in jobs)
     with TemporaryDirectory(prefix="kbctl-") as scratch:
-        mine = (replace(one, scratch=Path(scratch)) for one in jobs)
+        mine = [replace(one, scratch=Path(scratch)) for one in jobs]
         try:
-            for look in in_order(look_at, mine, len(jobs), total):
+            for look in _looks(mine, batch, total):
                 report.add(look)
-                batch.add(look)
                 if watch is not None:
                     watch(look, report.size, total)
         except KeyboardInterrupt:
@@ -173,6 +176,17 @@ def _take_in(jobs: Sequence[Job], batch: Batch, watch: Watch | None) -> Report:
         report.change = assemble_pending(store)
         report.effects = effects(store)
     return report
+
+
+def _looks(jobs: Sequence[Job], batch: Batch, total: int) -> Iterator[Look]:
+    """What comes of every source, held or written already; large traces come last, one by one."""
+    large = [one for one in jobs if is_large_trace(one.source)]
+    rest = [one for one in jobs if one not in large] if large else jobs
+    for look in in_order(look_at, rest, len(rest), total):
+        batch.add(look)
+        yield look
+    for job in large:
+        yield batch.take_large(job)
 
 
 def parser_versions() -> dict[str, int]:
@@ -196,14 +210,14 @@ def look_at(job: Job) -> Look:
     keep = known.identity if known and (same or print_.grown or edited) else print_.identity
     fate = "new" if known is None or keep != known.identity else "reread" if same else "grown"
     if job.scratch is not None:
-        job.source.samples = Samples(job.scratch, trace_number(keep))
+        job.source.samples = Samples(job.scratch, trace_number(keep), job.store)
     return _look(job, take(read(job.source, job.columns), job, replace(print_, identity=keep)), fate)
 
 
 def take(reading: Reading, job: Job, print_: Fingerprint) -> Taken:
     """A reading as the row that the store keeps."""
     path = stored_path(job.source)
-    samples = job.source.samples.close() if job.source.samples is not None else ()
+    samples = job.source.samples
     useful = reading.status in ("parsed", "partial") and bool(
         reading.experiments or reading.telemetry or reading.extra or reading.kind != "unknown"
     )
@@ -223,7 +237,8 @@ def take(reading: Reading, job: Job, print_: Fingerprint) -> Taken:
         part=part_of(reading),
         same_as=None,
         reading=compact(reading_to_wire(replace(reading, path=path))) if useful else "",
-        samples=samples if useful and reading.kind == "trace" else (),
+        samples=samples.close() if samples is not None and useful else (),
+        loaded=samples is not None and samples.loaded and useful,
     )
 
 
@@ -239,11 +254,7 @@ class Batch:
 
     def add(self, look: Look) -> None:
         """Hold one source; write when enough are held."""
-        if look.taken is not None:
-            self.taken.append(look.taken)
-            self.held += len(look.taken.reading)
-        if self.said and look.identity:
-            self.claims.append(Claim(kind="said", target=look.identity, value=self.said))
+        self._hold(look)
         if self.held > BATCH_BYTES or time.monotonic() - self.since > self.pause:
             self.flush()
 
@@ -251,11 +262,39 @@ class Batch:
         """Write what is held."""
         if self.taken or self.claims:
             begun = time.monotonic()
-            with open_store(self.store_path, write=True, notice=self.notice) as store:
-                put_sources(store, mark_same(store, self.taken), self.claims)
-            for path in (path for one in self.taken for path in one.samples):
-                Path(path).unlink(missing_ok=True)
+            with open_store(self.store_path, write=True, notice=self.notice) as store, store.transaction():
+                self._write(store)
             self.pause = min(max(BATCH_S, WORTH * (time.monotonic() - begun)), LONGEST_S)
+        self._forget_held()
+
+    def take_large(self, job: Job) -> Look:
+        """Read a large trace straight into the store, in one transaction with all else about it."""
+        self.flush()
+        with open_store(self.store_path, write=True, notice=self.notice) as store, store.transaction():
+            look = look_at(replace(job, store=store))
+            self._hold(look)
+            kept = self._write(store)
+            samples = job.source.samples
+            if samples is not None and samples.loaded and not any(one.loaded for one in kept):
+                drop_traces(store, [samples.trace])
+        self._forget_held()
+        return look
+
+    def _hold(self, look: Look) -> None:
+        if look.taken is not None:
+            self.taken.append(look.taken)
+            self.held += len(look.taken.reading)
+        if self.said and look.identity:
+            self.claims.append(Claim(kind="said", target=look.identity, value=self.said))
+
+    def _write(self, store: Store) -> list[Taken]:
+        marked = mark_same(store, self.taken)
+        add_sources(store, marked, self.claims)
+        return marked
+
+    def _forget_held(self) -> None:
+        for path in (path for one in self.taken for path in one.samples):
+            Path(path).unlink(missing_ok=True)
         self.taken, self.claims, self.since, self.held = [], [], time.monotonic(), 0
 
 
@@ -270,10 +309,15 @@ def mark_same(store: Store, taken: list[Taken]) -> list[Taken]:
     for one in taken:
         first = firsts.setdefault((one.source, one.name), one.identity)
         if first != one.identity and one.part in OBSERVATIONS:
-            found.append(replace(one, same_as=first, reading="", samples=(), status="same", reason=AS_BEFORE))
+            found.append(_repeated(one, first))
         else:
             found.append(one)
     return found
+
+
+def _repeated(one: Taken, first: str) -> Taken:
+    empty = replace(one, reading="", samples=(), loaded=False)
+    return replace(empty, same_as=first, status="same", reason="the same bytes as before")
 
 
 def _distinct(sources: Iterable[Source]) -> list[Source]:

@@ -1,37 +1,63 @@
-"""A large trace in one pass: slices of it read by DuckDB, all together the whole.
+"""A large trace in one pass: parts of it loaded by DuckDB, and summed up from the table of samples.
 
-Owns which traces can be read so, cutting the file, and putting slices together. Lines that DuckDB's strict
-reading refuses are counted as those of any trace are (ingest/gpu_count.py), slice by slice, so that both ways
-tell the same.
+Owns which traces can be read so, cutting the file, and putting what was found together. Lines that DuckDB's
+strict reading refuses are counted as those of any trace are (ingest/gpu_count.py), so that both ways tell the
+same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from ingest.gpu_count import MOST_TOLD, Pass, Summary
-from ingest.gpu_csv import TraceLayout, layout
+from ingest.gpu_count import HEAD, MOST_TOLD, Pass, Summary
+from ingest.gpu_csv import LARGE_BYTES, TraceLayout, layout, table_in
+from ingest.samples import Samples
 from ingest.sources import Source, utf16_of
 from ingest.tally import BUSY_UTILIZATION_PCT, GpuTally, bit_of
 from ingest.traces import summary_reading
 from kb.model import Reading
-from kb.store.slices import RowForm, SliceReader
+from kb.store.loading import Loader, RowForm, scratch_store
 
-SLICE_BYTES = 12 << 20
+PART_BYTES = 12 << 20
+MOST_ODD = 0.25  # of the first part: beyond, this is no table for DuckDB
 _OF_NUMBERS = re.compile(r"[\d.:,;+-]")
 NOTHING = ("", "[N/A]", "N/A", "[Not Supported]", "[Unknown]", "-")
 
 
+def is_large_trace(source: Source) -> bool:
+    """Whether DuckDB should read this source, whose samples then go straight into the store."""
+    try:
+        found = table_in(source) if source.size >= LARGE_BYTES else None
+    except OSError:
+        return False
+    return found is not None and form_of(found) is not None
+
+
 def read_large(source: Source, found: TraceLayout, name: str, tool: str) -> Reading | None:
-    """The reading of a large trace; None where its table is not one of plain numbers."""
-    if layout(source.raw_head) != found:
-        return None
-    form = form_of(found)
+    """The reading of a large trace; None where its table is not one of plain numbers.
+
+    Its samples go into the store of ``source.samples``; where there is none, nobody keeps them.
+    """
+    form = form_of(found) if layout(source.raw_head) == found else None
     if form is None or utf16_of(next(source.blocks(512), b"")) is not None:
         return None
-    whole = merged_summary(list(_summaries(source, found, form)))
+    whole = _loaded(source, found, form, source.samples)
+    if whole is None:
+        return None
     return summary_reading(str(source.path), name, tool, whole, [one.name for one in found.columns])
+
+
+def _loaded(source: Source, found: TraceLayout, form: RowForm, keep: Samples | None) -> Summary | None:
+    if keep is not None and keep.store is not None:
+        loader = Loader(keep.store, keep.trace, form, source.size, keep.folder)
+        whole = _Parts(source, found, loader).read()
+        keep.loaded = whole is not None
+        return whole
+    if keep is not None:
+        return None
+    with scratch_store() as (store, folder):
+        return _Parts(source, found, Loader(store, 0, form, source.size, folder)).read()
 
 
 def form_of(found: TraceLayout) -> RowForm | None:
@@ -47,7 +73,7 @@ def form_of(found: TraceLayout) -> RowForm | None:
     units = "".join(one.unit for _, one in view.metrics)
     if _OF_NUMBERS.search(units):
         return None
-    return RowForm(
+    form = RowForm(
         width=len(found.columns),
         delimiter=found.delimiter,
         card=view.words[card],
@@ -60,6 +86,7 @@ def form_of(found: TraceLayout) -> RowForm | None:
         nothing=NOTHING,
         least=BUSY_UTILIZATION_PCT,
     )
+    return form if form.fits else None
 
 
 def merged_summary(parts: Sequence[Summary]) -> Summary:
@@ -85,51 +112,71 @@ def _has_plain_time(found: TraceLayout) -> bool:
     return all(found.position(role) is None for role in ("date", "epoch", "elapsed"))
 
 
-def _summaries(source: Source, found: TraceLayout, form: RowForm) -> Iterator[Summary]:
-    with SliceReader(form) as reader:
-        line = 1
-        for data in _slices(source):
-            one = _summary(data, line, source, found, reader)
-            line += one.lines
-            yield one
+class _Parts:
+    """A file in parts of whole lines, each loaded by DuckDB; what it refuses is counted line by line."""
+
+    def __init__(self, source: Source, found: TraceLayout, loader: Loader) -> None:
+        self._source, self._found, self._loader = source, found, loader
+        self._summed, self._odd = Summary(), Summary()
+        self._pass = Pass(found, self._summed)
+        self._odd_pass = Pass(found, self._odd, source.samples)
+        self._lines = 0
+
+    def read(self) -> Summary | None:
+        """What the whole file tells; None, with nothing loaded, where too many of its lines are odd."""
+        rest = b""
+        for block in self._source.blocks(PART_BYTES):
+            data = rest + block
+            end = data.rfind(b"\n") + 1
+            if end and not self._take(data, end):
+                self._loader.drop()
+                return None
+            rest = data[end:]
+        if rest:
+            self._take(rest, len(rest))
+        self._sum_up()
+        self._loader.finish()
+        return merged_summary([self._summed, self._odd])
+
+    def _take(self, data: bytes, end: int) -> bool:
+        start, skipped = 0, max(self._found.skip - self._lines, 0)
+        for _ in range(skipped):
+            start = data.find(b"\n", start, end) + 1 or end
+        odd = self._loader.load(data, start, end)
+        lines = data.count(b"\n", 0, end) + (not data.endswith(b"\n", 0, end))
+        if not self._lines and len(odd) > MOST_ODD * lines:
+            return False
+        if odd:
+            rows = data[start:end].split(b"\n")
+            for at in odd:
+                self._odd_pass.take(_text(rows[at]), self._lines + skipped + at + 1)
+        self._see(data, start, end)
+        self._lines += lines
+        return True
+
+    def _see(self, data: bytes, start: int, end: int) -> None:
+        """Note the cards and the times at the ends of a part."""
+        head, tail = data[start : min(end, start + HEAD)], data[max(start, end - HEAD) : end]
+        whole = head[: head.rfind(b"\n") + 1] or head
+        first, last = self._pass.see(_text(whole), _text(tail[tail.find(b"\n", 0, -1) + 1 :]))
+        self._summed.first_time = self._summed.first_time or first
+        self._summed.last_time = last or self._summed.last_time
+
+    def _sum_up(self) -> None:
+        columns, whole = self._found.columns, self._summed
+        seen, whole.gpus = whole.gpus, {}
+        for one in self._loader.tallies():
+            name = str(one.card) if one.card is not None else ""
+            whole.gpus.setdefault(name, seen.get(name) or self._pass.stranger(name)).take(one)
+        reasons = [one.role.partition(":")[2] for one in columns if one.role.startswith("throttle:")]
+        for tally in whole.gpus.values():
+            for busy in tally.rows:  # a reason with a column of its own is known to be absent
+                tally.count_reasons(busy, dict.fromkeys(reasons, 0))
+        whole.rows = sum(tally.rows.total() for tally in whole.gpus.values())
+        whole.lines = self._lines - self._odd.lines
+        if whole.first_time:
+            self._odd.first_time = self._odd.last_time = ""  # odd rows at the ends were seen there
 
 
-def _summary(data: bytes, first: int, source: Source, found: TraceLayout, reader: SliceReader) -> Summary:
-    """The summary of whole lines, by DuckDB where it can, else line by line."""
-    skip = max(found.skip - first + 1, 0)
-    rows = data.split(b"\n", skip)[-1] if skip else data
-    summary = Summary()
-    told = reader.read(rows)
-    if told and Pass(found, summary).take_tallies(told, rows):
-        _note_absent(summary, found)
-        if source.samples is not None:
-            reader.keep(source.samples.next_file(".parquet"), source.samples.trace)
-    else:
-        text = rows.decode("utf-8", "replace").replace("\r\n", "\n").removesuffix("\n")
-        Pass(found, summary, source.samples).take(text, first + skip)
-    summary.lines = data.count(b"\n") + (not data.endswith(b"\n"))
-    return summary
-
-
-def _note_absent(summary: Summary, found: TraceLayout) -> None:
-    """A reason with a column of its own is known to be absent where it was not active."""
-    reasons = [
-        one.role.removeprefix("throttle:") for one in found.columns if one.role.startswith("throttle:")
-    ]
-    for tally in summary.gpus.values():
-        for busy in tally.rows:
-            tally.count_reasons(busy, dict.fromkeys(reasons, 0))
-
-
-def _slices(source: Source) -> Iterator[bytes]:
-    """The file in parts of whole lines."""
-    held, length = list[bytes](), 0
-    for block in source.blocks(SLICE_BYTES):
-        at = block.rfind(b"\n") + 1
-        if at:
-            yield b"".join([*held, block[:at]])
-            held, length = [], 0
-        held.append(block[at:])
-        length += len(block) - at
-    if length:
-        yield b"".join(held)
+def _text(rows: bytes) -> str:
+    return rows.decode("utf-8", "replace").replace("\r\n", "\n").rstrip("\r\n")

@@ -6,38 +6,39 @@ Owns those files and the times in them. Must not parse a trace, nor open the sto
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from pathlib import Path
 from typing import IO
 
 from ingest.traces import iso_time, seconds_of
-from kb.store.samples import METRICS
+from kb.store import Store
+from kb.store.samples import TABLES, tables_of
 
 _CARD = re.compile(r"[\w:.-]{1,80}")
 _LONGEST_S = 1e10
 
 
 class Samples:
-    """The samples of the source with this trace number. ``files`` are complete once closed."""
+    """The samples of the source with this trace number. ``files`` are complete once closed.
 
-    def __init__(self, folder: Path, trace: int) -> None:
-        self.folder, self.trace = folder, trace
+    ``store`` is an open store, in a transaction, into which those of a large trace go at once; ``loaded`` is
+    whether they did.
+    """
+
+    def __init__(self, folder: Path, trace: int, store: Store | None = None) -> None:
+        self.folder, self.trace, self.store = folder, trace, store
+        self.loaded = False
         self.files: list[str] = []
-        self._open: IO[str] | None = None
-
-    def next_file(self, suffix: str) -> Path:
-        """The path of a further file, which the caller writes."""
-        path = self.folder / f"{self.trace}-{len(self.files)}{suffix}"
-        self.files.append(str(path))
-        return path
+        self._open: dict[str, IO[str]] = {}
 
     def add(
         self,
         times: Sequence[str],
         cards: Sequence[tuple[int | None, str | None]],
-        values: dict[str, Sequence[float | None]],
+        values: Mapping[str, Sequence[float | None]],
         masks: Sequence[Sequence[int | None]] = (),
     ) -> None:
         """Rows by columns: time as printed, (index, UUID or bus) of the card, metrics in our units.
@@ -45,24 +46,34 @@ class Samples:
         ``masks`` hold bits of throttle reasons, row by row; several are united.
         """
         rows = len(times)
-        columns = [
+        where = [
             [str(self.trace)] * rows,
             [moment(one) for one in times],
             ["" if index is None else str(index) for index, _ in cards],
             [card if card and _CARD.fullmatch(card) else "" for _, card in cards],
-            *(_texts(values.get(name), rows) for name in METRICS),
-            _united(masks, rows),
         ]
-        if self._open is None:
-            self._open = self.next_file(".csv").open("w", encoding="utf-8")
-        self._open.writelines(",".join(row) + "\n" for row in zip(*columns, strict=True))
+        told: dict[str, Sequence[float | int | None]] = {
+            **values,
+            **({"throttle": _united(masks)} if masks else {}),
+        }
+        for table in tables_of(told):
+            columns = [_texts(told.get(name), rows) for name in TABLES[table]]
+            lines = (",".join(row) + "\n" for row in zip(*where, *columns, strict=True))
+            if table not in self._open:
+                self._open[table] = self._next(table).open("w", encoding="utf-8")
+            self._open[table].writelines(lines)
 
     def close(self) -> tuple[str, ...]:
         """Finish writing; the files."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        for stream in self._open.values():
+            stream.close()
+        self._open.clear()
         return tuple(self.files)
+
+    def _next(self, table: str) -> Path:
+        path = self.folder / f"{self.trace}-{table}.csv"
+        self.files.append(str(path))
+        return path
 
 
 @lru_cache(maxsize=4096)
@@ -78,19 +89,10 @@ def moment(text: str) -> str:
     return (datetime(1970, 1, 1) + timedelta(seconds=seconds)).isoformat(" ")  # noqa: DTZ001 - elapsed, no clock
 
 
-def _texts(values: Sequence[float | None] | None, rows: int) -> list[str]:
+def _texts(values: Sequence[float | int | None] | None, rows: int) -> list[str]:
     return [""] * rows if values is None else ["" if one is None else repr(one) for one in values]
 
 
-def _united(masks: Sequence[Sequence[int | None]], rows: int) -> list[str]:
-    if not masks:
-        return [""] * rows
-    told = [[one for one in row if one is not None] for row in zip(*masks, strict=True)]
-    return [str(_or(row)) if row else "" for row in told]
-
-
-def _or(bits: Sequence[int]) -> int:
-    whole = 0
-    for one in bits:
-        whole |= one
-    return whole
+def _united(masks: Sequence[Sequence[int | None]]) -> list[int | None]:
+    told = ([one for one in row if one is not None] for row in zip(*masks, strict=True))
+    return [reduce(or_, row) if row else None for row in told]

@@ -69,7 +69,9 @@ class Histogram:
     def of(cls, told: Tally) -> Histogram:
         """Values that were counted elsewhere, with their exact sum and ends."""
         new = cls()
-        new.n, new.total, new.low, new.high = told.n, told.total, told.low, told.high
+        if not told.sums.n:
+            return new
+        _, new.n, new.total, new.low, new.high = told.sums
         new.counts = Counter(dict(zip(told.values, told.times, strict=True)))
         return new
 
@@ -105,13 +107,14 @@ class Histogram:
 
     def share_at_least(self, limit: float) -> float:
         """Share (0..1) of samples at or above ``limit``; 0 without samples."""
-        return sum(times for value, times in self.counts.items() if value >= limit) / max(self.n, 1)
+        hits = sum(times for value, times in self.counts.items() if value >= limit)
+        return hits / max(self.counts.total(), 1)
 
     def _median(self) -> float:
-        seen, values = 0, sorted(self.counts)
+        seen, values, counted = 0, sorted(self.counts), self.counts.total()
         for value in values:
             seen += self.counts[value]
-            if 2 * seen >= self.n:
+            if 2 * seen >= counted:
                 return value
         return values[-1]
 
@@ -166,11 +169,11 @@ class GpuTally:
     def take(self, told: Tally) -> None:
         """Samples that were counted elsewhere (kb/store/tallies.py)."""
         if told.metric == "utilization_pct":
-            self.rows[told.busy] += told.rows
+            self.rows[told.busy] += told.sums.rows
         if told.metric == "throttle":
             for mask, times in zip(told.values, told.times, strict=True):
                 self.count_reasons(told.busy, dict.fromkeys(reasons_of_mask(int(mask)), times))
-        elif told.n:
+        elif told.sums.n or told.metric == "utilization_pct":
             self.parts[told.busy].setdefault(told.metric, Histogram()).absorb(Histogram.of(told))
 
     def count_reasons(self, busy: bool, times: Mapping[str, int]) -> None:

@@ -11,13 +11,14 @@ import pytest
 from ingest import large_trace
 from ingest.formats import nvidia_smi_csv, read_source
 from ingest.gpu_csv import layout
+from ingest.intake import ingest
 from ingest.large_trace import form_of
 from ingest.samples import Samples
 from ingest.sources import Source
 from kb.model import Reading
-from kb.store import open_store
+from kb.store import loading, open_store
+from kb.store.loading import Loader
 from kb.store.samples import put_samples
-from kb.store.slices import SliceReader
 from kb.wire import telemetry_to_wire
 
 SAMPLES = sorted((Path(__file__).parent / "formats" / "nvidia_smi_csv").glob("*.csv"))
@@ -42,26 +43,24 @@ def assert_same(large: Reading, plain: Reading) -> None:
 
 
 def both(
-    path: Path, monkeypatch: pytest.MonkeyPatch, slice_bytes: int = 12 << 20
+    path: Path, monkeypatch: pytest.MonkeyPatch, part_bytes: int = 12 << 20
 ) -> tuple[Reading, Reading, list[list[tuple[Any, ...]]]]:
     """(large, plain, the samples that each kept)."""
-    monkeypatch.setattr(large_trace, "SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr(large_trace, "PART_BYTES", part_bytes)
     readings, kept = [], []
     for limit in (0, 1 << 40):
         monkeypatch.setattr(nvidia_smi_csv, "LARGE_BYTES", limit)
         source = Source(path)
         folder = path.parent / f"kept-{limit}"
         folder.mkdir()
-        source.samples = Samples(folder, 7)
-        readings.append(read_source(source))
-        kept.append(stored(folder / "kb.duckdb", source.samples.close()))
+        with open_store(folder / "kb.duckdb", write=True) as store:
+            with store.transaction():
+                source.samples = Samples(folder, 7, store)
+                readings.append(read_source(source))
+                assert limit == 0 or not source.samples.loaded
+                put_samples(store, source.samples.close())
+            kept.append(sorted(store.rows("SELECT * FROM sample"), key=repr))
     return readings[0], readings[1], kept
-
-
-def stored(place: Path, files: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    with open_store(place, write=True) as store:
-        put_samples(store, files)
-        return sorted(store.rows("SELECT * FROM sample"), key=repr)
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda one: one.stem)
@@ -108,7 +107,7 @@ def rows(odd: str = "", end: str = "\n", units: bool = True) -> str:
 def test_slices_together_are_the_whole(odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(rows(odd), "utf-8")
-    large, plain, kept = both(path, monkeypatch, slice_bytes=20_000)
+    large, plain, kept = both(path, monkeypatch, part_bytes=20_000)
     assert_same(large, plain)
     assert kept[0] == kept[1]
     assert len(kept[0]) == plain.telemetry.rows  # type: ignore[union-attr]
@@ -120,22 +119,90 @@ def test_other_writings_tell_the_same(
 ) -> None:
     path = tmp_path / "trace.csv"
     path.write_bytes(rows(end=end, units=units).encode())
-    large, plain, kept = both(path, monkeypatch, slice_bytes=50_000)
+    large, plain, kept = both(path, monkeypatch, part_bytes=50_000)
     assert_same(large, plain)
     assert kept[0] == kept[1]
     assert kept[0][0][4] == 0.0
     assert kept[0][0][-1] == 4
 
 
-def test_duckdb_reads_what_it_can_and_refuses_what_is_no_row() -> None:
+def test_duckdb_loads_what_it_can_and_names_what_is_no_row(tmp_path: Path) -> None:
     found = layout(rows())
     assert found is not None
     form = form_of(found)
     assert form is not None
     body = rows().partition("\n")[2].encode()
-    with SliceReader(form) as reader:
-        told = reader.read(body)
-        assert reader.read(body + b"cut, 1\n") is None
-    assert told is not None
-    assert sum(one.rows for one in told if one.metric == "power_w") == 2000
-    assert sum(one.n for one in told if one.metric == "power_w") == 2000
+    with open_store(tmp_path / "kb.duckdb", write=True) as store, store.transaction():
+        loader = Loader(store, 7, form, len(body), tmp_path)
+        assert loader.load(body, 0, len(body)) == []
+        assert loader.load(b"x\n" + body + TROUBLE.encode() + b"cut, 1\n\n", 2, 2 + len(body)) == []
+        assert loader.load(
+            body + TROUBLE.encode() + b"cut, 1\n" + body, 0, 2 * len(body) + len(TROUBLE) + 7
+        ) == [
+            2000,
+            2001,
+        ]
+        tallies = loader.tallies()
+        loader.finish()
+        assert store.rows("SELECT count(*) FROM sample") == [(8000,)]
+    assert sum(one.sums.rows for one in tallies if one.metric == "power_w") == 8000
+    assert sum(sum(one.times) for one in tallies if one.metric == "power_w") == 8000
+
+
+def test_a_file_of_odd_lines_is_left_to_the_other_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(rows().replace(" W,", " kW,"), "utf-8")
+    monkeypatch.setattr(nvidia_smi_csv, "LARGE_BYTES", 0)
+    source = Source(path)
+    with open_store(tmp_path / "kb.duckdb", write=True) as store, store.transaction():
+        source.samples = Samples(tmp_path, 7, store)
+        reading = read_source(source)
+        assert not source.samples.loaded
+        assert store.rows("SELECT count(*) FROM sample") == [(0,)]
+    assert reading.telemetry is not None
+    assert reading.telemetry.gpus[0].metrics["power_w"]["min"] == 100_500
+
+
+def test_a_large_trace_is_taken_in_once_and_follows_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (large_trace, nvidia_smi_csv):
+        monkeypatch.setattr(module, "LARGE_BYTES", 0)
+    (tmp_path / "logs").mkdir()
+    path, place = tmp_path / "logs" / "trace.csv", tmp_path / "kb.duckdb"
+    path.write_text(rows("cut, 1, NVID\n"), "utf-8")
+    fates = []
+    for _ in range(2):
+        fates.append(dict(ingest([path.parent], place).fates))
+        assert samples(place) == [(2000, 1)]
+    path.write_text(rows("cut, 1, NVID\n") + rows().partition("\n")[2], "utf-8")
+    fates.append(dict(ingest([path.parent], place).fates))
+    assert samples(place) == [(4000, 1)]
+    (tmp_path / "logs" / "again").mkdir()
+    (tmp_path / "logs" / "again" / "trace.csv").write_bytes(path.read_bytes())
+    fates.append(dict(ingest([path.parent], place).fates))
+    assert samples(place) == [(4000, 1)]
+    assert fates == [{"new": 1}, {"known": 1}, {"grown": 1}, {"known": 1, "new": 1}]
+
+
+def samples(place: Path) -> list[tuple[int, int]]:
+    with open_store(place) as store:
+        return store.rows("SELECT count(*), count(DISTINCT trace) FROM sample JOIN source USING (trace)")
+
+
+def test_the_median_of_a_large_file_comes_from_a_part_of_its_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "trace.csv"
+    lines = rows().splitlines(keepends=True)
+    path.write_text(lines[0] + "".join(lines[1:]) * 20, "utf-8")
+    monkeypatch.setattr(loading, "COUNTED_BYTES", path.stat().st_size // 4)
+    large, plain, _ = both(path, monkeypatch, part_bytes=1_000_000)
+    (one, medians), (other, exact) = told(large), told(plain)
+    assert one[0]["rows"] == other[0]["rows"] == 40_000
+    for mine, theirs in zip(one[0]["gpus"], other[0]["gpus"], strict=True):
+        assert mine["metrics"] == theirs["metrics"]
+        assert mine["busy"] == pytest.approx(theirs["busy"], rel=0.05, abs=0.05)
+    assert medians == pytest.approx(exact, rel=0.05)

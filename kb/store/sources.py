@@ -20,7 +20,8 @@ class Taken:
 
     ``identity`` is the keyed hash of path and head, ``source`` the BLAKE2b of the bytes, ``reading`` its JSON
     (empty where there is nothing to keep), ``part`` what assembly uses it for, ``size`` in bytes,
-    ``samples`` the files that hold its trace's samples until they are stored.
+    ``samples`` the files that hold its trace's samples until they are stored, ``loaded`` whether samples are
+    stored already.
     """
 
     identity: str
@@ -38,6 +39,7 @@ class Taken:
     same_as: str | None
     reading: str
     samples: tuple[str, ...] = ()
+    loaded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,16 +65,21 @@ def known_sources(store: Store) -> dict[str, Known]:
 def put_sources(store: Store, taken: Sequence[Taken], claims: Iterable[Claim] = ()) -> None:
     """Store sources whole, in one transaction, in place of their earlier readings; their folders wait."""
     with store.transaction():
-        identities = [one.identity for one in taken]
-        drop_samples(store, identities)
-        store.delete("source", "identity", identities)
-        store.delete("reading", "identity", identities)
-        store.load("source", (_source_row(one) for one in taken))
-        store.load("reading", (_reading_row(one) for one in taken if one.reading))
-        put_samples(store, (path for one in taken for path in one.samples))
-        told = [one for one in claims if add_claims(store, [one])]
-        mark_pending(store, (one.folder for one in taken if one.reading))
-        mark_pending(store, _folders_of(store, [one.target for one in told]))
+        add_sources(store, taken, claims)
+
+
+def add_sources(store: Store, taken: Sequence[Taken], claims: Iterable[Claim] = ()) -> None:
+    """The same inside the caller's transaction."""
+    identities = [one.identity for one in taken]
+    drop_samples(store, [one.identity for one in taken if not one.loaded])
+    store.delete("source", "identity", identities)
+    store.delete("reading", "identity", identities)
+    store.load("source", (_source_row(one) for one in taken))
+    store.load("reading", (_reading_row(one) for one in taken if one.reading))
+    put_samples(store, (path for one in taken for path in one.samples))
+    told = [one for one in claims if add_claims(store, [one])]
+    mark_pending(store, (one.folder for one in taken if one.reading))
+    mark_pending(store, _folders_of(store, [one.target for one in told]))
 
 
 def mark_pending(store: Store, folders: Iterable[str]) -> None:
@@ -144,7 +151,7 @@ def _source_row(one: Taken) -> dict[str, Any]:
         "part",
         "same_as",
     )
-    trace = trace_number(one.identity) if one.samples else None
+    trace = trace_number(one.identity) if one.samples or one.loaded else None
     return {**{name: getattr(one, name) for name in names}, "trace": trace, "read_at": now()}
 
 

@@ -1,0 +1,173 @@
+"""Load the rows of a delimited GPU trace into the table of samples with DuckDB, part by part.
+
+Owns how DuckDB reads them and what becomes of rows that it refuses. Must not decide what a column means.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kb.store.database import Store, open_store
+from kb.store.samples import TABLES, tables_of
+from kb.store.tallies import HUGE, Tally, sums_of, tallies_of
+
+ACTIVE = "Active"
+COUNTED_BYTES = 64 << 20
+_BLOCK_BITS = 6  # blocks of rows, in which every card has its turns
+_WIDE = "wide_sample"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowForm:
+    """How the rows of a trace are read.
+
+    ``metrics`` maps a metric to (position, factor to our unit); ``flags`` a position to the bit of the
+    throttle reason that it tells; ``mask`` is the position of all such bits. ``units`` are the characters
+    of units, which count as blanks; ``nothing`` the cells without a value. A row is under load where
+    ``utilization_pct`` is at least ``least``.
+    """
+
+    width: int
+    delimiter: str
+    card: int
+    by_index: bool
+    time: int | None
+    metrics: Mapping[str, tuple[int, float]]
+    flags: Mapping[int, int]
+    mask: int | None
+    units: bytes
+    nothing: Sequence[str]
+    least: float
+
+    @property
+    def columns(self) -> list[str]:
+        """What a row tells in numbers: metrics, and ``throttle``."""
+        return [*self.metrics, *(["throttle"] if self.flags or self.mask is not None else [])]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the tables of samples have a column for every number."""
+        return set(self.columns) <= {one for columns in TABLES.values() for one in columns}
+
+
+class Loader:
+    """Rows of one trace on their way into a store, in its transaction. ``size`` is the file's in bytes."""
+
+    def __init__(self, store: Store, trace: int, form: RowForm, size: int, folder: Path) -> None:
+        self._store, self._trace, self._form = store, trace, form
+        self._share = 1 + size // COUNTED_BYTES
+        self._path = folder / "part.csv"
+        self._blanks = bytes(32 if one in form.units + b"\r" else one for one in range(256))
+        self._tables = tables_of(form.columns)
+        self._into = self._tables[0] if len(self._tables) == 1 else _WIDE
+        self._refused = 0
+        self.drop()
+        if self._into == _WIDE:
+            self._make_wide()
+        rows = _rows(form, trace, str(self._path), self._blanks)
+        self._sql = f"INSERT INTO {self._into} BY NAME {rows}"
+
+    def load(self, data: bytes, start: int, end: int) -> list[int]:
+        """Take in the whole lines of a part of the data; the numbers, from 0, of lines that are no rows."""
+        self._path.write_bytes(memoryview(data.translate(self._blanks))[start:end])
+        self._store.rows(self._sql)
+        refused = self._store.rows("SELECT line FROM reject_errors")
+        new, self._refused = refused[self._refused :], len(refused)
+        return sorted({line - 1 for (line,) in new})
+
+    def tallies(self) -> list[Tally]:
+        """What all rows sum up to; medians by every n-th block of a large file's samples."""
+        sums = sums_of(self._store.rows, self._relation(), (), self._form.columns)
+        beyond = {metric for (*_, metric), one in sums.items() if one.n and max(-one.low, one.high) >= HUGE}
+        for metric in beyond:
+            where = f"WHERE trace = {self._trace} AND abs({metric}) >= {HUGE}"
+            self._store.rows(f"UPDATE {self._into} SET {metric} = NULL {where}")  # noqa: S608
+        if beyond:
+            sums = sums_of(self._store.rows, self._relation(), (), self._form.columns)
+        return tallies_of(sums, self._store.rows, self._relation(self._share), (), self._share)
+
+    def finish(self) -> None:
+        """Put rows with many columns where they belong."""
+        if self._into == _WIDE:
+            for table in self._tables:
+                names = ", ".join(self._columns_of(table))
+                self._store.rows(f"INSERT INTO {table} BY NAME SELECT {names} FROM {_WIDE}")  # noqa: S608
+            self._store.rows(f"DROP TABLE {_WIDE}")
+
+    def drop(self) -> None:
+        """Delete what there is of this trace."""
+        for table in TABLES:
+            self._store.rows(f"DELETE FROM {table} WHERE trace = ?", [self._trace])  # noqa: S608
+
+    def _columns_of(self, table: str) -> list[str]:
+        mine = [one for one in TABLES[table] if one in self._form.columns]
+        return ["trace", "sampled_at", "gpu" if self._form.by_index else "card", *mine]
+
+    def _make_wide(self) -> None:
+        names = dict.fromkeys(one for table in self._tables for one in self._columns_of(table))
+        kinds = {"trace": "BIGINT", "sampled_at": "TIMESTAMP", "gpu": "INTEGER", "card": "VARCHAR"}
+        columns = ", ".join(
+            f"{one} {kinds.get(one, 'BIGINT' if one == 'throttle' else 'FLOAT')}" for one in names
+        )
+        self._store.rows(f"CREATE OR REPLACE TEMP TABLE {_WIDE} ({columns})")
+
+    def _relation(self, share: int = 1) -> str:
+        card = "gpu" if self._form.by_index else "card"
+        busy = f"coalesce(utilization_pct >= {self._form.least}, false)"
+        some = f" AND (rowid >> {_BLOCK_BITS}) % {share} = 0" if share > 1 else ""
+        names = ", ".join(self._form.columns)
+        columns, mine = f"{card} AS card, {busy} AS busy, {names}", f"trace = {self._trace}{some}"
+        return f"(SELECT {columns} FROM {self._into} WHERE {mine})"  # noqa: S608
+
+
+@contextmanager
+def scratch_store() -> Iterator[tuple[Store, Path]]:
+    """A store for one reading that nobody keeps, and its folder."""
+    with (
+        tempfile.TemporaryDirectory(prefix="kbctl-") as folder,
+        open_store(Path(folder) / "scratch.duckdb", write=True) as store,
+        store.transaction(),
+    ):
+        yield store, Path(folder)
+
+
+def _rows(form: RowForm, trace: int, path: str, blanks: bytes) -> str:
+    types = dict.fromkeys(range(form.width), "VARCHAR")
+    types |= {at: "DOUBLE" for at, _ in form.metrics.values()}
+    types[form.card] = "INTEGER" if form.by_index else "VARCHAR"
+    types |= {at: kind for at, kind in ((form.time, "TIMESTAMP"), (form.mask, "BIGINT")) if at is not None}
+    nothing = [_text(before + _blanked(one, blanks)) for one in form.nothing for before in ("", " ")]
+    columns = ", ".join(f"'c{at}': '{kind}'" for at, kind in types.items())
+    options = (
+        f"auto_detect = false, header = false, delim = {_text(form.delimiter)}, quote = '', escape = '', "
+        f"strict_mode = true, null_padding = false, nullstr = [{', '.join(nothing)}], new_line = '\\n', "
+        f"ignore_errors = true, store_rejects = true, columns = {{{columns}}}"
+    )
+    values = [
+        f"c{at} AS {metric}" if factor == 1.0 else f"c{at} * {factor} AS {metric}"
+        for metric, (at, factor) in form.metrics.items()
+    ]
+    card = f"c{form.card} AS gpu" if form.by_index else f"trim(c{form.card}) AS card"
+    time = ["NULL::TIMESTAMP AS sampled_at" if form.time is None else f"c{form.time} AS sampled_at"]
+    told = ", ".join([f"{trace}::BIGINT AS trace", *time, card, *values, *_throttle(form, blanks)])
+    return f"SELECT {told} FROM read_csv({_text(path)}, {options})"  # noqa: S608
+
+
+def _throttle(form: RowForm, blanks: bytes) -> list[str]:
+    if form.mask is not None:
+        return [f"c{form.mask} AS throttle"]
+    active = _text(_blanked(ACTIVE, blanks))
+    bits = " + ".join(f"(trim(c{at}) = {active})::BIGINT * {bit}" for at, bit in form.flags.items())
+    return [f"{bits} AS throttle"] if bits else []
+
+
+def _blanked(text: str, blanks: bytes) -> str:
+    return text.encode().translate(blanks).decode()
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
