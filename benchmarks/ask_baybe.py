@@ -46,8 +46,10 @@ class BayBe:
         self.seed, self.past = seed, past
         table = pd.DataFrame([*offered, *before])
         for name in table.columns:
-            words = any(isinstance(one, str) for one in table[name])
-            table[name] = table[name].astype(str) if words else table[name].astype(float).fillna(0.0).round(6)
+            if any(isinstance(one, str) for one in table[name]):
+                table[name] = [(one if isinstance(one, str) else "") or "none" for one in table[name]]
+            else:
+                table[name] = table[name].astype(float).fillna(0.0).round(6)
         # What does not vary says nothing, and a parameter needs two values.
         self.table = table[[name for name in table.columns if table[name].nunique() > 1]]
         self.offered, self.before = self.table.iloc[: len(offered)], self.table.iloc[len(offered) :]

@@ -98,6 +98,6 @@ def advice(picks: Sequence[Sequence[Kept]], gpu: Gpu | None, count: int | None) 
         elif gpu is not None and count:
             cap = found[0].limit / count
             yield (
-                f"{count} boards draw up to {found[0].value:g} W: keep {option} {found[0].limit:g} with a cap "
+                f"{count} boards draw up to {found[0].value:g} W: keep {option} {found[0].limit:g} by a cap "
                 f"of {cap:.0f} W each (nvidia-smi -pl {cap:.0f}), slower than this, or take fewer."
             )

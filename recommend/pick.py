@@ -42,7 +42,7 @@ class Prospect(NamedTuple):
 
 def pick(one: Prospect, explored: Explored, question: Query, known: Known, best: float | None) -> Pick:
     """The pick of a prospect; ``best`` is the log of the best own throughput so far, if there is any."""
-    query, judged = one.query, one.judged
+    query, judged = said_aloud(one.query, question), one.judged
     name = model_name(question)
     argv = engines.render_command(
         query.engine or "",
@@ -75,6 +75,23 @@ def pick(one: Prospect, explored: Explored, question: Query, known: Known, best:
         kind="exploit" if judged.status.startswith("proven") else "explore",
         teaches=teaches(one, explored),
     )
+
+
+# What SGLang takes by itself where nothing is said, by the memory of one GPU (GiB): its releases since 0.4
+# agree on these. An argument dump shows the value as if it had been asked for.
+CHUNKS = ((0, 35, 2048), (60, 160, 8192), (160, 10_000, 16384))
+
+
+def said_aloud(query: Query, question: Query) -> Query:
+    """The configuration without what its engine picks by itself on this GPU, unless the question says it."""
+    key = "chunked_prefill_size"
+    memory = query.gpu_facts.memory_gib if query.gpu_facts else None
+    if query.engine != "sglang" or memory is None or key in question.settings:
+        return query
+    itself = next((size for low, high, size in CHUNKS if low <= memory < high), None)
+    if itself is None or str(query.settings.get(key)) != str(itself):
+        return query
+    return query._replace(settings={name: one for name, one in query.settings.items() if name != key})
 
 
 def kernels_of(query: Query) -> dict[str, str]:

@@ -77,6 +77,16 @@ LEARNERS: Mapping[str, Maker] = {
 }
 
 
+# What the mixture is drawn to: learners and plain memories alike, physics for two.
+EVEN = {
+    **dict.fromkeys(LEARNERS, 1.0),
+    "physics": 2.0,
+    "memory": 1.0,
+    "most frequent best": 1.0,
+    "alike contexts": 0.0,
+}
+
+
 class Ranker:
     """Forecasters and their weights, fitted on known contexts; asked for priors of another context's choices.
 
@@ -194,12 +204,12 @@ def choose_blend(guesses: Mapping[str, Array], rows: Rows) -> dict[str, float]:
 
 
 def mixture(guesses: Mapping[str, Array], rows: Rows) -> dict[str, float]:
-    """Shares that explain best how the choices of a context differ, drawn to even ones of the learners."""
+    """Shares that explain best how the choices of a context differ, drawn to even ones."""
     names = list(guesses)
     columns = np.stack([_scaled(guesses[name], rows) for name in names], axis=1)
     target = np.clip(_scaled(rows.value, rows), -FARTHEST, FARTHEST)
     sizes = np.bincount(rows.group)[rows.group]
-    even = np.array([float(name in LEARNERS) + 2.0 * (name == "physics") for name in names])
+    even = np.array([EVEN[name] for name in names])
     shares = fit.shares(columns, target, np.asarray(sizes**-0.5), even / even.sum(), SHRINK)
     return {
         name: share / _unit(guesses[name], rows) for name, share in zip(names, shares, strict=True) if share
@@ -278,7 +288,7 @@ def _best_absolute(values: Mapping[str, Array], rows: Rows) -> tuple[str, float]
     medians = {name: float(np.median(error)) for name, error in errors.items()}
     name = min(medians, key=lambda one: medians[one])
     groups = [np.asarray(errors[name][rows.group == label]) for label in np.unique(rows.group)]
-    return name, fit.conformal(groups, min(LEVEL * (1 + 0.5 / len(groups)), 0.98))
+    return name, fit.conformal(groups, LEVEL)
 
 
 def _drawn(count: int, most: int) -> NDArray[np.int64]:

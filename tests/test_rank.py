@@ -13,8 +13,9 @@ from kb.vocab.gpus import find_gpu
 from kb.vocab.models import find_model
 from recommend.features import Situation, features, position
 from recommend.physics import Layout, Load, estimate, weight_bytes_per_gpu, weight_bytes_read
-from recommend.pick import command
+from recommend.pick import command, said_aloud
 from recommend.policy import Prior, Seen, expected_improvement, next_choice, posterior, similarity
+from recommend.question import Query
 from recommend.samples import layout_of, published, shape_of
 from recommend.score import NOVELTY, contributions, linear, novelty_of, predict, trees
 
@@ -206,3 +207,26 @@ def test_every_id_of_a_number_explains_itself() -> None:
         assert len(told[1]) > 3
     assert explained("serving:nothing") is None
     assert explained("sm120-moe-cutlass") is None
+
+
+@pytest.mark.parametrize(
+    ("gpu", "engine", "recorded", "asked", "shown"),
+    [
+        ("h200", "sglang", 8192, None, None),
+        ("h200", "sglang", 4096, None, 4096),
+        ("h200", "sglang", 8192, 8192, 8192),
+        ("b200", "sglang", 16384, None, None),
+        ("l40s", "sglang", 4096, None, 4096),
+        ("h200", "vllm", 8192, None, 8192),
+    ],
+)
+def test_what_the_engine_fills_in_by_itself_is_not_said_aloud(
+    gpu: str, engine: str, recorded: int, asked: int | None, shown: int | None
+) -> None:
+    """A size that a recorded argument dump shows is rendered only where somebody chose it."""
+    key = "chunked_prefill_size"
+    found = find_gpu(gpu)
+    query = Query(engine=engine, gpu_facts=found, settings={key: recorded, "context_length": 4096})
+    question = Query(engine=engine, gpu_facts=found, settings={key: asked} if asked else {})
+    assert said_aloud(query, question).settings.get(key) == shown
+    assert said_aloud(query, question).settings["context_length"] == 4096
