@@ -65,6 +65,7 @@ class Loader:
         self._tables = tables_of(form.columns)
         self._into = self._tables[0] if len(self._tables) == 1 else _WIDE
         self._refused = 0
+        store.rows("SET threads = 1")  # a part is read by one anyway, and more only wait for each other
         self.drop()
         if self._into == _WIDE:
             self._make_wide()
