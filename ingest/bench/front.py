@@ -19,6 +19,9 @@ _PAIR = re.compile(
     r"^\s*(?:[-*+]\s+)?(?:\*\*|__)?(?P<key>[A-Za-z][\w /.()#-]{0,40}?)(?:\*\*|__)?\s*[:：=]"
     r"(?:\*\*|__)?\s+(?P<value>\S.*?)\s*$"
 )
+_BESIDE = re.compile(
+    r"\s+[|·•]\s+(?=(?:\*\*|__)[A-Za-z][^*_|:]{0,40}(?:(?:\*\*|__)\s*:|:))"
+)  # fields on one line
 _SMI_GPU = re.compile(r"^\|\s+\d+\s+(?P<name>(?:NVIDIA|Tesla|GeForce|Quadro)[^|]*?)\s+(?:On|Off|N/A)\s+\|")
 _SMI_HEAD = re.compile(r"Driver Version: (?P<driver>[\d.]+)\s+CUDA Version: (?P<cuda>[\d.]+)")
 _DEVICE = re.compile(
@@ -77,7 +80,8 @@ def _short(facts: Facts, key: str, value: str) -> str | None:
 
 def pairs_in(lines: Iterable[str]) -> list[tuple[str, str]]:
     """(key, value) of bold fields, list items and plain "key: value" lines."""
-    found = (_PAIR.match(line) for line in lines if len(line) < 240)
+    parts = (part for line in lines for part in _BESIDE.split(line))
+    found = (_PAIR.match(part) for part in parts if len(part) < 240)
     return [(one["key"], one["value"]) for one in found if one]
 
 

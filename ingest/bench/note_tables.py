@@ -83,7 +83,7 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
         return []
     if _results(table.header, _FIGURES):
         found = _by_rows(table, base, client)
-    elif _is_turned(table):
+    elif is_turned(table):
         found = _by_columns(table, base, client)
     else:
         found = _one_metric(table, base, client)
@@ -92,7 +92,7 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
 
 def is_result_table(table: Table) -> bool:
     """Whether its columns, its rows, or its heading name results."""
-    return bool(table.rows) and (bool(_results(table.header, _FIGURES)) or _is_turned(table))
+    return bool(table.rows) and (bool(_results(table.header, _FIGURES)) or is_turned(table))
 
 
 def _holds(point: Measurement) -> bool:
@@ -104,7 +104,8 @@ def _results(labels: list[str], wanted: tuple[str, ...]) -> int:
     return sum(one is not None and one.name.startswith(wanted) for one in told)
 
 
-def _is_turned(table: Table) -> bool:
+def is_turned(table: Table) -> bool:
+    """Whether rows name the measures and columns the setups."""
     first = [row[0] for _, row in table.rows if row]
     named = _results(first, _RESULTS)
     return named >= 2 and named * 2 >= len(first) and words_of(table.header[0]) in _METRIC_WORDS
@@ -163,18 +164,34 @@ def _by_columns(table: Table, base: Facts, client: str) -> Iterator[Pair]:
         record: dict[str, Any] = {
             cells.plain(row[0]): row[index] for _, row in table.rows if len(row) > index
         }
-        named = (
-            {"test": cells.plain(setup)} if cells.plain(setup).lower() not in ("value", "result", "") else {}
-        )
         row = read_row(
-            _heading_load(table.heading) | _load_of(setup) | named | record, Units.of([record]), base
+            _heading_load(table.heading) | _load_of(setup) | _setup_name(setup) | record,
+            Units.of([record]),
+            _for_engine(variants.engine_in(cells.plain(setup)), base),
         )
         yield row.facts, _point(row, client, table.line)
 
 
+def _setup_name(setup: str) -> dict[str, str]:
+    """What the header of a setup's column names: an engine, or a test by that name."""
+    name = cells.plain(setup)
+    if name.lower() in ("value", "result", ""):
+        return {}
+    engine = variants.engine_in(name)
+    rest = words_of(name) != words_of(engine or "")
+    return ({"engine": engine} if engine else {}) | ({"test": name} if rest or not engine else {})
+
+
+_SETUP_LOAD = re.compile(
+    r"(\d+)[- ]?(?:users?\b|concurren(?:cy|t)\b|clients?\b|streams?\b|并发)"
+    r"|\bc(?:onc(?:urrency)?)?[ =:]*(\d+)\b",
+    re.IGNORECASE,
+)
+
+
 def _load_of(setup: str) -> dict[str, str]:
     """A setup's header may carry the load: "K=64 (8-user)", "c=16", "bs 4"."""
-    found = re.search(r"(\d+)[- ]?users?\b|\bc(?:onc(?:urrency)?)?[ =:]*(\d+)\b", setup, re.IGNORECASE)
+    found = _SETUP_LOAD.search(setup)
     return {"concurrency": found[1] or found[2]} if found else {}
 
 
@@ -199,10 +216,10 @@ def _one_metric(table: Table, base: Facts, client: str) -> Iterator[Pair]:
                 continue
             record = {
                 down: _load_cell(row[0]) if load[0] == "workload" else cells.plain(row[0]),
-                across: cells.plain(setup),
                 _label(quantity): cell.value,
-            }
-            told = read_row(_heading_load(table.heading) | record, None, base)
+            } | (_setup_name(setup) if across == "test" else {across: cells.plain(setup)})
+            own = _for_engine(variants.engine_in(cells.plain(setup)), base) if across == "test" else base
+            told = read_row(_heading_load(table.heading) | record, None, own)
             yield told.facts, _point(told, client, line)
 
 

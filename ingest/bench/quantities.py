@@ -43,6 +43,7 @@ _OUTPUT = re.compile(
 )
 _TOTAL = re.compile(r"\b(?:total|tot|overall|combined|input output|in out)\b")
 _PER_GPU = re.compile(r"\b(?:per )?(?:gpu|gpus|device|chip|card|accelerator)\b")
+_LLAMA_BENCH = re.compile(r"^(?:[a-z]+ )?(pp|tg) \d{1,7}(?: t s| tok s| tokens s| d \d+)?$")
 _PER_WATT = re.compile(r"\b(?:per )?(?:w|watts?|joules?|k?wh)\b")
 _PER_USER = re.compile(r"\b(?:per )?(?:user|users|request|req|stream|seq|sequence|slot|client|session)\b")
 Patterns = tuple[tuple[str, re.Pattern[str]], ...]
@@ -139,6 +140,9 @@ def _time_factor(words: str) -> float | None:
 def _rate(words: str) -> Quantity | None:
     if "accept" in words or "hit rate" in words or "error" in words:
         return None
+    bench = _LLAMA_BENCH.search(words)
+    if bench:  # "pp512": a test of llama-bench heads the column of its rates
+        return Quantity("input_tok_s" if bench[1] == "pp" else "output_tok_s")
     tokens, requests = bool(_TOKEN_RATE.search(words)), bool(_REQUEST_RATE.search(words))
     if not tokens and not requests and "throughput" not in words and "durchsatz" not in words:
         return None

@@ -26,7 +26,7 @@ _TEXTUAL = {"dataset", "test", "model", "gpu", "engine", "engine_version", "quan
 ENGINE_VERSION = re.compile(
     r"(?P<engine>vllm|sglang|tensorrt llm|trt llm|trtllm|llama cpp|tgi|lmdeploy)(?: git)?(?: version)?"
 )
-_VAGUE_ENGINE = re.compile(r"(?i)backend|stack")
+_VAGUE_ENGINE = re.compile(r"(?i)backend|stack|tool")
 _PLAIN_RATE = re.compile(r"qps|rps")
 
 
@@ -215,12 +215,27 @@ def _settle_direction(row: Row) -> None:
     People who sweep concurrency and write "tok/s" count generated tokens; the source's own name is kept.
     """
     _split_decode(row)
+    _settle_by_test(row)
     for scope in ("", "_per_gpu", "_per_user"):
         name = f"tok_s{scope}"
         if name in row.metrics and scope == "":
             _rename(row, name, _counted(row) or "output_tok_s")
         elif name in row.metrics:
             _rename(row, name, f"output_{name}")
+
+
+_READS = re.compile(r"\b(?:pp ?\d+|prefill|prompt(?: processing)?)\b", re.IGNORECASE)
+_MAKES = re.compile(r"\b(?:tg ?\d+|decode|generation|token generation)\b", re.IGNORECASE)
+
+
+def _settle_by_test(row: Row) -> None:
+    """Of a test that only reads ("pp512") or only writes ("tg128") a bare rate counts those tokens."""
+    test = str(row.workload.get("test") or "")
+    reads, makes = bool(_READS.search(test)), bool(_MAKES.search(test))
+    if row.workload.get("output_len") == 0 and row.workload.get("input_len"):
+        reads, makes = True, False
+    if "tok_s" in row.metrics and reads != makes:
+        _rename(row, "tok_s", "input_tok_s" if reads else "output_tok_s")
 
 
 _WHOLE = re.compile(r"\b(?:gesamt|aggregate|system|server|overall|total|combined|agg)\b")

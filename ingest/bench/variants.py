@@ -15,6 +15,7 @@ from typing import Any
 from ingest.bench import names
 from ingest.bench.quantities import labels, understand, words_of
 from ingest.bench.rows import place
+from kb.vocab.engines import ENGINES
 
 _MEASURED = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
 _GRAMMAR = frozenset(labels("grammar")) | frozenset(labels("statistics")) | frozenset(labels("time_units"))
@@ -29,6 +30,9 @@ _LOADS = {
     "n": "concurrency",
 }
 _LENGTHS = {"isl": "input len", "ctx": "input len", "input": "input len"}
+_SERVERS = frozenset((*ENGINES, "tgi", "lmdeploy", "ollama"))  # a library such as FlashInfer serves nothing
+_SPOKEN = {"llama server": "llama.cpp", "llama cpp": "llama.cpp", "llama": None}
+_TESTS = re.compile(r"\b(?:pp|tg) \d+\b")
 _COUNTED_USERS = re.compile(r"(?P<n>\d{1,6}) ?(?:users?|clients?|streams?|concurrent)")
 
 
@@ -76,10 +80,10 @@ def named(setup: str) -> tuple[str, str]:
 @lru_cache(maxsize=512)
 def engine_in(text: str) -> str | None:
     """The engine that a setup's name is or begins with ("vLLM 0.11", "TRT-LLM + CUDA graphs")."""
-    words = re.sub(r"\b(?:server|serve|engine|runtime|backend)$", "", words_of(text)).split()
+    words = re.sub(r"(?<!llama) \b(?:server|serve|engine|runtime|backend)$", "", words_of(text)).split()
     for length in (3, 2, 1):
-        found = names.known_engine(" ".join(words[:length]))
-        if found is not None and len(words) - length <= 4:
+        found = _SPOKEN.get(" ".join(words[:length])) or names.known_engine(" ".join(words[:length]))
+        if found in _SERVERS and len(words) - length <= 4:
             return found
     return None
 
@@ -118,7 +122,7 @@ def _told_apart(same: Iterable[str]) -> dict[str, str]:
         return {}
     common = set.intersection(*(set(words) for words in spoken.values()))
     own = {label: _own_words(words, common) for label, words in spoken.items()}
-    if any(not text or set(text.split()) & _GRAMMAR for text in own.values()):
+    if any(not text or set(_TESTS.sub("", text).split()) & _GRAMMAR for text in own.values()):
         return {}
     return own if max(Counter(own.values()).values()) == 1 else {}
 

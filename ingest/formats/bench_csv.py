@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ingest.bench import file_names, names, placeholders, serving, tables, variants
+from ingest.bench import file_names, names, note_tables, placeholders, serving, tables, variants
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.quantities import understand
 from ingest.bench.rows import Row, Units, place, read_row
@@ -44,11 +44,19 @@ def _sniff(source: Source) -> float:
     if not any(mark in first for mark in ",;\t"):
         return 0.0
     header = tables.delimited(first)[0]
+    if _is_turned(head):
+        return 0.9
     results = results_in(header)
     if len(header) < 3 or not results or _is_prose(header):
         return 0.0
     placed = sum(place(label) is not None for label in header)
     return 0.6 if results + placed >= 2 and results else 0.0
+
+
+def _is_turned(head: str) -> bool:
+    """Whether the first column names the measures and every other one is a setup."""
+    rows = tables.delimited(head[:6000])
+    return len(rows) > 2 and note_tables.is_turned(tables.Table(rows[0], 1, list(enumerate(rows[1:], 2))))
 
 
 def _is_prose(header: Sequence[str]) -> bool:
@@ -65,6 +73,10 @@ def _read(source: Source) -> Reading:
     if reason:
         raise Unreadable(reason)
     records = list(table.records())
+    if note_tables.is_turned(table):
+        told = file_names.hints(source.name)
+        kept = note_tables.points(table, told.facts or Facts(), _CLIENT)
+        return benchmark(source, "bench_csv", grouped(kept), rows=len(records), extra=told.as_extra())
     units = Units.of(row for _, row in records)
     told = file_names.hints(source.name)
     pairs = [_row(line, one, units, told) for line, row in records for one in variants.setups(row)]

@@ -11,22 +11,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ingest.chart_values import served_models
 from ingest.formats import Format, Unreadable
+from ingest.formats.engine_yaml import engine_of_keys
 from ingest.launches import engine_of_image, experiment_of
 from ingest.machine import hardware
 from ingest.sources import Source
 from ingest.traces import line_count
 from ingest.yaml_text import documents
 from kb.model import Experiment, Hardware, Problem, Reading
-from kb.vocab.engines import Launch, parse_command, parse_shell
+from kb.vocab.engines import ENGINES, Launch, parse_command, parse_shell
 
 _COMPOSE = re.compile(r"^services:\s*(?:#.*)?$", re.MULTILINE)
 _MANIFEST = re.compile(r"^apiVersion:\s*\S+", re.MULTILINE)
+_CHART = re.compile(r"^\s+(?:- )?modelURL:\s*\S", re.MULTILINE)
 _KIND = re.compile(r"^kind:\s*\S+", re.MULTILINE)
 _SERVER = re.compile(
     r"(?i)vllm|sglang|tensorrt-?llm|trtllm|llama[._-]?(?:cpp|server)|text-generation|lmdeploy|ollama"
 )
-_GPU_KEYS = ("nvidia.com/gpu", "amd.com/gpu")
+_GPU_KEYS = ("nvidia.com/gpu", "amd.com/gpu", "gpu")
 _PRODUCT = "nvidia.com/gpu.product"
 
 
@@ -46,14 +49,17 @@ def sniff(source: Source) -> float:
     if head.lstrip()[:1] in ("{", "[") or "== Serving Benchmark Result ==" in head:
         return 0.0
     is_spec = _COMPOSE.search(head) or (_MANIFEST.search(head) and _KIND.search(head))
+    if _CHART.search(head) and not is_spec:
+        return 0.9 if _SERVER.search(head) else 0.0
     return (0.94 if _SERVER.search(head) else 0.4) if is_spec else 0.0
 
 
 def read(source: Source) -> Reading:
     """The first container that starts a server; others are listed."""
     found, damage = documents(source.text)
-    containers = [one for document in found for one in _containers(document, 0)]
+    containers = [one for document in found for one in _in_document(document)]
     told = [(one, launch) for one in containers if (launch := _launch(one))]
+    told.sort(key=lambda pair: pair[1].engine not in ENGINES or not pair[1].model)
     if not told:
         raise Unreadable(damage or "no container in it starts a known server")
     problems = [Problem(line=None, what=damage)] if damage else []
@@ -86,7 +92,7 @@ def launches(text: str) -> Iterator[tuple[Launch, Hardware]]:
     found, _ = documents(text)
     lines = text.split("\n")
     at = 0
-    for container in (one for document in found for one in _containers(document, 0)):
+    for container in (one for document in found for one in _in_document(document)):
         launch = _launch(container)
         if launch is None:
             continue
@@ -104,19 +110,39 @@ def _line_of(image: str, lines: Sequence[str], after: int) -> int | None:
     return None
 
 
+def _in_document(document: Any) -> Iterator[_Container]:
+    yield from _containers(document, 0)
+    for one in served_models(document):
+        yield _Container(image=one.image, words=one.words, gpus=one.gpus, name=one.name)
+
+
+_PROGRAM = re.compile(
+    r"(?:.*/)?(?:sleep|tail|cat|echo|true|(?:ba|z|da)?sh|python3?|tini|ray|nginx|curl|env|exec|entrypoint\S*)"
+)
+
+
 def _launch(container: _Container) -> Launch | None:
     engine, version = engine_of_image(container.image)
+    version = None if "dynamo" in container.image.lower() else version  # its own, not the engine's
     words, environment = container.words, container.environment
-    launch = parse_command(words, environment, version=version)
-    if not launch.engine:
-        # A shell between (``bash -c "export …; vllm serve …"``) may set variables before the start.
-        launches = [
-            one for word in words if " " in word for one in parse_shell(word, environment, version=version)
-        ]
-        launch = launches[0] if launches else launch
-    if not launch.engine and engine:
-        launch = parse_command(words, environment, version=version, engine=engine)
-    return launch if launch.engine else None
+    # A shell between (``bash -c "export …; vllm serve …"``) may set variables before the start.
+    texts = [word for word in words if " " in word.strip()]
+    launches = [one for text in texts for one in parse_shell(text, environment, version=version)]
+    launch = launches[0] if launches else parse_command(words, environment, version=version)
+    if launch.engine:
+        return launch
+    if not engine and len([word for word in words if word.startswith("--")]) > 2:
+        engine, _ = engine_of_keys({_key_of(word) for word in words if word.startswith("--")})
+    if not engine or (engine not in ENGINES and words):
+        return None
+    starts_program = bool(words) and _PROGRAM.fullmatch(words[0]) is not None
+    if starts_program:  # it runs something else in the engine's image (``sleep infinity``)
+        return Launch(engine=engine, version=version, environment=environment)
+    return parse_command(words, environment, version=version, engine=engine)
+
+
+def _key_of(flag: str) -> str:
+    return flag.partition("=")[0].lstrip("-").replace("-", "_")
 
 
 def _containers(node: Any, depth: int) -> Iterator[_Container]:
@@ -135,10 +161,11 @@ def _containers(node: Any, depth: int) -> Iterator[_Container]:
         return
     if isinstance(node.get("image"), str) and ("name" in node or "command" in node or "args" in node):
         yield _of_container(node, None)
-    product = _product(node)
+    product, gpus = _product(node), _gpus(node)
     for key, inner in node.items():
         for found in _containers(inner, depth + 1) if key != "initContainers" else ():
             found.product = found.product or product
+            found.gpus = found.gpus or gpus
             yield found
 
 
@@ -149,22 +176,24 @@ def _product(node: Mapping[str, Any]) -> str | None:
 
 
 def _of_container(node: Mapping[str, Any], product: str | None) -> _Container:
-    resources = node.get("resources")
-    limits = resources.get("limits") or resources.get("requests") if isinstance(resources, Mapping) else None
-    gpus = (
-        next((limits[key] for key in _GPU_KEYS if key in limits), None)
-        if isinstance(limits, Mapping)
-        else None
-    )
-    number = str(gpus)
     return _Container(
         image=str(node["image"]),
         words=_words(node.get("command")) + _words(node.get("args")),
         environment=_environment(node.get("env")),
-        gpus=int(number) if number.isdigit() else None,
+        gpus=_gpus(node),
         product=product,
         name=str(node.get("name", "")),
     )
+
+
+def _gpus(node: Mapping[str, Any]) -> int | None:
+    """GPUs that a container, or an operator's service around it, asks for."""
+    resources = node.get("resources")
+    limits = resources.get("limits") or resources.get("requests") if isinstance(resources, Mapping) else None
+    if not isinstance(limits, Mapping):
+        return None
+    number = str(next((limits[key] for key in _GPU_KEYS if key in limits), None))
+    return int(number) if number.isdigit() and len(number) < 6 else None
 
 
 def _of_service(name: str, service: Mapping[str, Any]) -> _Container:
@@ -226,6 +255,8 @@ FORMAT = Format(
     kind="config",
     sniff=sniff,
     read=read,
-    docs="Compose files and Kubernetes manifests of any kind: image (engine and version), command and "
-    "arguments, environment, number and product of GPUs.",
+    docs="Compose files, Kubernetes manifests of any kind (those of operators such as Dynamo included) and "
+    "chart values that name a model: image (engine and version), command and arguments, environment, number "
+    "and product of GPUs. A compose override without an image is told by its options; a container that runs "
+    "something else in an engine's image gives the engine alone.",
 )

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ingest.bench.sniffing import below_pages
 from ingest.formats import Format
 from ingest.logline import split
 from ingest.serverlog import marks
@@ -53,6 +54,7 @@ def _event(text: str) -> dict[str, Any] | None:
     return {"kind": "gpu-fault"} if _FAULT.search(text) else None
 
 
+@below_pages
 def sniff(source: Source) -> float:
     """By the kernel's own words; a bare stamp in brackets alone proves nothing."""
     if _BOOT.search(source.head):

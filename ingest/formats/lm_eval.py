@@ -13,6 +13,7 @@ from ingest.bench import cells, jsontext, names, tables
 from ingest.bench.identity import Facts, benchmark, experiment
 from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
+from ingest.pyrepr import parse_mapping
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
 
@@ -112,7 +113,12 @@ def _main(scores: Mapping[str, Any]) -> str | None:
             return min(
                 keys, key=lambda key: order.index(c) if (c := key.rpartition(",")[2]) in order else len(order)
             )
-    return None
+    # RULER names its metrics by the length that they were measured at.
+    return next((key for key, raw in scores.items() if _is_share_at_length(key, raw)), None)
+
+
+def _is_share_at_length(key: str, raw: Any) -> bool:
+    return key.partition(",")[0].isdecimal() and isinstance(raw, int | float) and 0 <= raw <= 1
 
 
 def _facts(report: Mapping[str, Any]) -> Facts:
@@ -129,6 +135,8 @@ def _facts(report: Mapping[str, Any]) -> Facts:
 
 def _arguments(given: Any) -> dict[str, Any]:
     """Model arguments, from an object or from "a=1,b=2"."""
+    if isinstance(given, str) and given.startswith("{"):
+        given = parse_mapping(given)
     if isinstance(given, Mapping):
         return dict(given)
     pairs = (part.partition("=") for part in str(given or "").split(",") if "=" in part)
@@ -145,7 +153,7 @@ def _sniff_table(source: Source) -> float:
     return 0.96 if _TABLE.search(source.head) else 0.0
 
 
-_ANNOUNCED = re.compile(r"^(?P<kind>[\w-]+) \((?P<args>[^)]*=[^)]*)\), gen_kwargs: ")
+_ANNOUNCED = re.compile(r"^(?P<kind>[\w-]+) \((?P<args>\{.*?\}|[^)]*=[^)]*)\), gen_kwargs: ")
 
 
 def _read_table(source: Source) -> Reading:

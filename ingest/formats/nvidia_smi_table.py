@@ -7,7 +7,7 @@ layouts, so they only name the GPU where what is left fits one product.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest.formats import Format
 from ingest.formats.nvidia_smi_list import GPU_LINE
@@ -17,6 +17,9 @@ from ingest.sources import Source
 from ingest.tally import Cards
 from ingest.traces import hardware_of, line_count, telemetry_of, trace_reading
 from kb.model import Hardware, Problem, Reading, Telemetry
+
+if TYPE_CHECKING:
+    from ingest.samples import Samples
 
 _VERSIONS = re.compile(
     r"NVIDIA-SMI\s+(?P<tool>\S+).*?(?:(?:Driver|KMD) Version:\s*(?P<driver>\S+))"
@@ -61,7 +64,7 @@ def sniff_table(source: Source) -> float:
 
 def read_table(source: Source) -> Reading:
     """Every table of the file: a sample of every GPU each."""
-    reader = _Tables()
+    reader = _Tables(source.samples)
     for number, line in source.lines():
         reader.take(number, line)
     found = telemetry_of(reader.cards.by_key.values(), first=reader.first, last=reader.last)
@@ -106,8 +109,8 @@ def read_failure(source: Source) -> Reading:
 class _Tables:
     """State while reading lines: versions, the card whose second row comes next, processes, prose between."""
 
-    def __init__(self) -> None:
-        self.cards = Cards()
+    def __init__(self, keep: Samples | None) -> None:
+        self.cards = Cards(keep)
         self.versions: dict[str, str] = {}
         self.first = self.last = ""
         self.prose: list[str] = []
@@ -178,7 +181,7 @@ class _Tables:
             "utilization_pct": _number(state["load"]),
             "fan_pct": _number(state["fan"]),
         }
-        self.cards.add(named["bus"], sample, index=int(named["index"]), name=named["name"])
+        self.cards.add(named["bus"], sample, at=self.last, index=int(named["index"]), name=named["name"])
         bad = [key for key, cell in state.groupdict().items() if cell and "ERR" in cell]
         if bad:
             what = f"GPU {named['index']} answers ERR! for {', '.join(bad)}"
@@ -194,6 +197,7 @@ FORMATS = [
     Format(
         name="nvidia_smi_table",
         kind="trace",
+        version=2,
         sniff=sniff_table,
         read=read_table,
         docs="The plain `nvidia-smi` table of any driver: MIG devices, WDDM, unified memory "

@@ -103,6 +103,18 @@ def _has_result(record: Mapping[str, Any]) -> bool:
     return any(one and one.name.startswith(RESULT_PREFIXES) for one in told)
 
 
+_SCORE = re.compile(
+    r"(?i)\b(?P<key>accuracy|exact[_ ]match|pass@1)\s*[:=]\s*(?P<value>\d{1,3}(?:\.\d+)?)\s*(?P<unit>%)?"
+)
+
+
+def _score(text: str) -> dict[str, Any]:
+    """A line that states a share of right answers: ``Accuracy: 0.6667``, behind whatever a logger prints."""
+    found = _SCORE.search(text) if len(text) < 300 else None
+    share = found is not None and (found["unit"] or float(found["value"]) <= 1)
+    return {f"accuracy ({found['unit'] or ''})": found["value"]} if found and share else {}
+
+
 def _named(before: str) -> dict[str, Any]:
     name = re.sub(
         r"^[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]+ (?:\w+ )?\d{4}\b|^\[?[\d-]+[T ][\d:.,]+Z?\]?", "", before
@@ -117,7 +129,7 @@ def _label(pair: re.Match[str]) -> str:
 
 
 @below_pages
-@needing("ttft", "TTFT", "tok", "tps", "atency", "hroughput", "itl", "tpot")
+@needing("ttft", "TTFT", "tok", "tps", "atency", "hroughput", "itl", "tpot", "ccuracy")
 def _sniff(source: Source) -> float:
     lines = source.head.split("\n")[:300]
     if jsontext.looks_like_json(source.head):
@@ -131,6 +143,8 @@ def _sniff(source: Source) -> float:
         return 0.96  # a server's last lines may be quoted among them
     if results >= 3 and logged <= results:
         return 0.5
+    if re.search(r"(?i)accuracy", source.head) and sum(bool(_score(line)) for line in lines) >= 1 > logged:
+        return 0.4
     loose = sum(_loose_record(line) is not None for line in lines)
     return 0.42 if loose >= 2 and logged <= loose and loose * 12 >= written else 0.0
 
@@ -141,7 +155,7 @@ def _read(source: Source) -> Reading:
     total = 0
     for number, text in source.lines():
         total = number
-        record = _record(text) or _loose_record(text)
+        record = _record(text) or _loose_record(text) or _score(text) or None
         if record is not None:
             _take(records, number, record, load)
         elif announced := _load(text):

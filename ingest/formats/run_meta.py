@@ -42,6 +42,7 @@ _ANY_KEY = re.compile(r'"([A-Za-z_][\w. %/-]*)"\s*:')
 _RESULT = re.compile(
     r"(?i)throughput|ttft|tpot|\bitl|latency|tok_?s\b|tokens_per_s|tps\b|per_second|p9[059]|accuracy|\bresults?\b"
 )
+_NAMED = re.compile(r"meta(?:data)?\b|manifest|run_?info")
 _LARGEST = 8 << 20
 _NOT_LIBRARIES = ("driver", "cuda", "kernel", "glibc")
 _OUTCOME = ("exit_code", "stopped_by", "ready", "killed_by", "timed_out", "benches")
@@ -54,6 +55,11 @@ def sniff(source: Source) -> float:
         return 0.0
     keys = {key.lower() for key in _ANY_KEY.findall(head)}
     kinds = {kind for key in keys if (kind := kind_of(key))}
+    named = bool(_NAMED.search(source.name.lower())) and {"engine", "model"} <= kinds
+    return max(_sureness(keys, kinds), 0.6 * (named and not any(_RESULT.search(key) for key in keys)))
+
+
+def _sureness(keys: set[str], kinds: set[str]) -> float:
     if len(kinds) < 3 or not kinds & {"command", "settings", "version", "image"}:
         return 0.0
     if "model" not in kinds and "engine" not in kinds and "command" not in kinds:
@@ -74,14 +80,19 @@ def read(source: Source) -> Reading:
         raise Unreadable(f"the JSON is damaged or cut: {error}") from None
     if not isinstance(raw, dict):
         raise Unreadable("the JSON holds no object at its top")
+    return reading_of(source, raw, "run_meta")
+
+
+def reading_of(source: Source, raw: Mapping[str, Any], form: str) -> Reading:
+    """What a mapping of metadata tells of one start."""
     meta = _Meta(raw)
     experiment = meta.experiment()
     return Reading(
         path=str(source.path),
-        format="run_meta",
+        format=form,
         kind="config",
         experiments=(experiment,),
-        lines=line_count(text.count("\n") + 1),
+        lines=line_count(source.text[:_LARGEST].count("\n") + 1),
         problems=tuple(Problem(line=None, what=what) for what in meta.problems),
         extra={name: found for name, found in (("run", meta.run()), ("meta", meta.rest())) if found},
     )

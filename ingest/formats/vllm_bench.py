@@ -26,7 +26,7 @@ _SERVE_KEYS = {"request_throughput", "output_throughput", "total_token_throughpu
 @needing("Serving Benchmark Result", "Starting main benchmark run")
 def _sniff_serve(source: Source) -> float:
     head = source.head
-    if "Serving Benchmark Result" in head:
+    if "Serving Benchmark Result" in head and "[[Serving Benchmark Result" not in head:
         return 0.0 if any(mark in head for mark in (*_SGLANG_MARKS, *_TRTLLM_MARKS)) else 0.92
     begun = "Namespace(" in head and ("bench_type='serve'" in head or "burstiness=" in head)
     return 0.8 if begun and "Starting main benchmark run" in head else 0.0
