@@ -1,6 +1,6 @@
 """Large inputs for benchmarks/speed.py, the same bytes for the same arguments.
 
-    python benchmarks/make_inputs.py FOLDER [--mb 300] [--files 1000] [sglang vllm trace json small]
+    python benchmarks/make_inputs.py FOLDER [sglang vllm trace json small] [--mb 300] [--files 1000]
 
 Server logs begin with a real start from tests/formats and go on with batch lines, requests and now and then
 a line that no rule knows; the trace is ``nvidia-smi --query-gpu`` of eight GPUs with units, busy and idle

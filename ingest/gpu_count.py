@@ -239,7 +239,9 @@ class _View:
                 value = to_number(cell, column.role, factor, decimal)
             if value is None:
                 self.owner.tell(cell, column)
-            found[cell] = value if value is not None and -HUGE < value < HUGE else None
+            elif abs(value) >= HUGE:  # bytes where nobody named a unit, else what tools print for no value
+                value = to_number(cell, column.role, factor, decimal) if column.role in self.vague else None
+            found[cell] = value
         return found
 
     def _keep(self, keep: Samples, columns: Columns) -> None:
@@ -254,7 +256,7 @@ class _View:
             numbers = self._numbers(set(columns[at]), column)
             values[column.role] = [numbers[cell] for cell in columns[at]]
         masks = [_masks(one.role, columns[at]) for at, one in self.reasons]
-        keep.add(self.owner.times(columns), [who[name] for name in names], values, masks)
+        keep.add(self.owner.times(columns), [who[name] for name in names], values, masks, self.vague)
 
     def _see_scale(self, columns: Columns) -> None:
         """Whether load is a share of one: told by the first block, where the header names no unit."""

@@ -6,13 +6,14 @@ Owns those files and the times in them. Must not parse a trace, nor open the sto
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, reduce
 from operator import or_
 from pathlib import Path
 from typing import IO
 
+from ingest.tally import OUT_OF_SCALE
 from ingest.traces import iso_time, seconds_of
 from kb.store import Store
 from kb.store.samples import TABLES, tables_of
@@ -33,6 +34,7 @@ class Samples:
         self.loaded = False
         self.files: list[str] = []
         self._open: dict[str, IO[str]] = {}
+        self._meant: dict[str, tuple[str, float]] = {}
 
     def add(
         self,
@@ -40,10 +42,12 @@ class Samples:
         cards: Sequence[tuple[int | None, str | None]],
         values: Mapping[str, Sequence[float | None]],
         masks: Sequence[Sequence[int | None]] = (),
+        vague: Iterable[str] = (),
     ) -> None:
         """Rows by columns: time as printed, (index, UUID or bus) of the card, metrics in our units.
 
-        ``masks`` hold bits of throttle reasons, row by row; several are united.
+        ``masks`` hold bits of throttle reasons, row by row; several are united. ``vague`` are metrics whose
+        unit nobody named: numbers too large for ours are taken as what they must be.
         """
         rows = len(times)
         where = [
@@ -53,7 +57,7 @@ class Samples:
             [card if card and _CARD.fullmatch(card) else "" for _, card in cards],
         ]
         told: dict[str, Sequence[float | int | None]] = {
-            **values,
+            **self._in_scale(values, set(vague)),
             **({"throttle": _united(masks)} if masks else {}),
         }
         for table in tables_of(told):
@@ -69,6 +73,21 @@ class Samples:
             stream.close()
         self._open.clear()
         return tuple(self.files)
+
+    def _in_scale(
+        self, values: Mapping[str, Sequence[float | None]], vague: Set[str]
+    ) -> dict[str, Sequence[float | None]]:
+        found = dict(values)
+        for metric, limit, meant, factor in OUT_OF_SCALE:
+            numbers = found.get(metric) if metric in vague else None
+            if numbers is None:
+                continue
+            if max((one for one in numbers if one is not None), default=0.0) > limit:
+                self._meant[metric] = meant, factor
+            if self._meant.get(metric) == (meant, factor):
+                del found[metric]
+                found[meant] = [None if one is None else one * factor for one in numbers]
+        return found
 
     def _next(self, table: str) -> Path:
         path = self.folder / f"{self.trace}-{table}.csv"

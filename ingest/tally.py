@@ -17,6 +17,7 @@ from kb.model import GpuTrace
 from kb.vocab.conditions import threshold
 
 if TYPE_CHECKING:
+    from ingest.samples import Samples
     from kb.store.tallies import Tally
 
 BUSY_UTILIZATION_PCT = threshold("busy_utilization_pct")
@@ -35,7 +36,7 @@ REASONS = {
     0x100: "display_clock_setting",
 }
 # A number without unit: (metric, larger than this cannot be our unit, so it is this metric, factor).
-_OUT_OF_SCALE = (
+OUT_OF_SCALE = (
     ("memory_utilization_pct", 150.0, "memory_used_mib", 1.0),
     ("memory_used_mib", 2.0**24, "memory_used_mib", 2.0**-20),
     ("memory_total_mib", 2.0**24, "memory_total_mib", 2.0**-20),
@@ -234,7 +235,7 @@ class GpuTally:
         return high if high > 1.5 * low else 0.0
 
     def _rescale(self) -> None:
-        for metric, limit, meant, factor in _OUT_OF_SCALE:
+        for metric, limit, meant, factor in OUT_OF_SCALE:
             high = max((one[metric].high for one in self.parts.values() if metric in one), default=0.0)
             if metric in self.vague and high > limit:
                 for part in self.parts.values():
@@ -272,21 +273,31 @@ def _short(value: float) -> float:
 class Cards:
     """Tallies by card, for formats that tell one sample of one card at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep: Samples | None = None) -> None:
         self.by_key: dict[str, GpuTally] = {}
         self.rows = 0
+        self._keep = keep
 
     def add(
         self,
         key: str,
         sample: Mapping[str, float | None],
         reasons: Mapping[str, int] | None = None,
+        at: str = "",
         **who: Any,
     ) -> None:
-        """One sample of one card; ``who`` are its index, name, uuid; reasons map to 1 (active) or 0."""
+        """One sample of one card; ``who`` are its index, name, uuid; reasons map to 1 (active) or 0.
+
+        ``at`` is its time as printed; samples with one are kept, where somebody keeps them.
+        """
         tally = self.by_key.get(key)
         if tally is None:
             tally = self.by_key[key] = GpuTally(**who)
         self.rows += 1
         known = {metric: value for metric, value in sample.items() if value is not None}
         tally.add(known, reasons or {})
+        if self._keep is not None and at:
+            mask = sum(bit_of(f"throttle:{why}") for why, active in (reasons or {}).items() if active)
+            card = tally.index, None if tally.index is not None else tally.uuid or key
+            masks = [[mask]] if reasons is not None else []
+            self._keep.add([at], [card], {name: [value] for name, value in known.items()}, masks, known)

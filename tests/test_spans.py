@@ -134,3 +134,29 @@ def test_a_trace_that_only_counts_seconds_begins_in_1970(tmp_path: Path) -> None
 
 def test_a_source_carries_no_samples_unless_asked(tmp_path: Path) -> None:
     assert Source(tmp_path / "x.csv").samples is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        (
+            "loop.jsonl",
+            '{"time": "2026-03-01T10:00:00+02:00", "gpu": 1, "util": 97, "power": 5e2, "mem_used": 17179869184}',
+            [("2026-03-01 08:00:00", 1, 97.0, 500.0, 16384.0)],
+        ),
+        (
+            "loop.csv",
+            "time,gpu,gpu_util,power_w,mem_used\n2026-03-01 10:00:00,1,97,500.5,17179869184\n",
+            [("2026-03-01 10:00:00", 1, 97.0, 500.5, 16384.0)],
+        ),
+    ],
+)
+def test_samples_of_own_loops_are_in_our_units(
+    tmp_path: Path, name: str, text: str, expected: list[tuple[object, ...]]
+) -> None:
+    (tmp_path / name).write_text(text)
+    place = tmp_path / "kb.duckdb"
+    ingest([tmp_path / name], place)
+    with open_store(place) as store:
+        columns = "sampled_at::VARCHAR, gpu, utilization_pct, power_w, memory_used_mib"
+        assert store.rows(f"SELECT {columns} FROM sample ORDER BY sampled_at") == expected

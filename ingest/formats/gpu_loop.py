@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest.formats import Format, Unreadable
 from ingest.gpu_columns import Column, is_tool_name, recognise_column
@@ -20,6 +20,9 @@ from ingest.sources import Source
 from ingest.tally import Cards, vague_roles
 from ingest.traces import hardware_of, line_count, summary_reading, telemetry_of, trace_reading
 from kb.model import Problem, Reading
+
+if TYPE_CHECKING:
+    from ingest.samples import Samples
 
 _RESULT = re.compile(
     r"(?i)throughput|ttft|tpot|\bitl\b|latency|tok(?:ens?)?[_/]|tps\b|request|accuracy|speedup|kernel|batch|prompt|"
@@ -66,7 +69,7 @@ def sniff_jsonl(source: Source) -> float:
 
 def read_jsonl(source: Source) -> Reading:
     """Samples of every GPU; keys may name the card, or lists of cards be nested."""
-    reader = _Lines()
+    reader = _Lines(source.samples)
     total = 0
     for number, line in source.lines():
         total += bool(line.strip())
@@ -97,8 +100,8 @@ def read_jsonl(source: Source) -> Reading:
 class _Lines:
     """What JSON lines told so far."""
 
-    def __init__(self) -> None:
-        self.cards = Cards()
+    def __init__(self, keep: Samples | None) -> None:
+        self.cards = Cards(keep)
         self.rows = 0
         self.first = self.last = ""
         self.keys: list[str] = []
@@ -143,7 +146,7 @@ class _Lines:
         for gpu, sample in samples.items():
             place = gpu if gpu is not None else index
             key = str(place) if place is not None else str(who["uuid"] or at)
-            self.cards.add(key, sample, index=place, name=who["name"], uuid=who["uuid"])
+            self.cards.add(key, sample, at=self.last, index=place, name=who["name"], uuid=who["uuid"])
 
 
 def _objects(lines: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -208,6 +211,7 @@ FORMATS = [
     Format(
         name="gpu_loop_jsonl",
         kind="trace",
+        version=2,
         sniff=sniff_jsonl,
         read=read_jsonl,
         docs="JSON lines of people's own loops: flat, with the card in the key (`gpu_usage:0`), or with a "

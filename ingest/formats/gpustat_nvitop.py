@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest.formats import Format, Unreadable
 from ingest.gpu_columns import recognise_column
@@ -16,6 +16,9 @@ from ingest.sources import Source
 from ingest.tally import Cards
 from ingest.traces import hardware_of, line_count, telemetry_of, trace_reading
 from kb.model import Reading
+
+if TYPE_CHECKING:
+    from ingest.samples import Samples
 
 _ROW = re.compile(
     r"^\[(?P<index>\d+)\]\s+(?P<name>\S.*?)\s*\|\s*(?P<temp>\d+|\?\?)\s*(?:'|°)C,\s*(?:(?P<fan>\d+|\?\?)\s*%,)?"
@@ -50,7 +53,7 @@ def sniff_text(source: Source) -> float:
 
 def read_text(source: Source) -> Reading:
     """A sample of every card per look."""
-    reader = _Looks()
+    reader = _Looks(source.samples)
     for _, line in source.lines():
         reader.take(re.sub(r"\x1b\[[\d;]*m", "", line))
     if not reader.cards.rows:
@@ -83,11 +86,13 @@ def read_json(source: Source) -> Reading:
     gpus = raw.get("gpus") if isinstance(raw, dict) else None
     if not isinstance(gpus, list) or not gpus:
         raise Unreadable("the JSON lists no GPU")
-    cards, time = Cards(), str(raw.get("query_time", "")).split(".")[0]
+    cards, time = Cards(source.samples), str(raw.get("query_time", "")).split(".")[0]
     for at, gpu in enumerate(gpus):
         if isinstance(gpu, dict):
             index = gpu.get("index") if isinstance(gpu.get("index"), int) else at
-            cards.add(str(index), _sample(gpu), index=index, name=gpu.get("name"), uuid=gpu.get("uuid"))
+            cards.add(
+                str(index), _sample(gpu), at=time, index=index, name=gpu.get("name"), uuid=gpu.get("uuid")
+            )
     found = telemetry_of(cards.by_key.values(), first=time, last=time)
     driver = raw.get("driver_version")
     return trace_reading(
@@ -103,8 +108,8 @@ def read_json(source: Source) -> Reading:
 class _Looks:
     """State while reading lines of either tool."""
 
-    def __init__(self) -> None:
-        self.cards = Cards()
+    def __init__(self, keep: Samples | None) -> None:
+        self.cards = Cards(keep)
         self.facts: dict[str, str] = {}
         self.first = self.last = ""
         self.lines = self.odd = 0
@@ -135,7 +140,7 @@ class _Looks:
     def _add(self, index: int, name: str, cells: re.Match[str]) -> None:
         told = cells.groupdict()
         sample = {role: to_number(_full(told[key]), role) for key, role in _CELLS.items() if told.get(key)}
-        self.cards.add(str(index), sample, index=index, name=name)
+        self.cards.add(str(index), sample, at=self.last, index=index, name=name)
 
 
 def _full(cell: str) -> str:
@@ -163,6 +168,7 @@ FORMATS = [
     Format(
         name="gpustat",
         kind="trace",
+        version=2,
         sniff=sniff_text,
         read=read_text,
         docs="The text of `gpustat` and `nvitop -1`, once or repeated.",
@@ -170,6 +176,7 @@ FORMATS = [
     Format(
         name="gpustat_json",
         kind="trace",
+        version=2,
         sniff=sniff_json,
         read=read_json,
         docs="Output of `gpustat --json`.",
