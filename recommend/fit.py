@@ -31,6 +31,8 @@ from recommend.score import METRICS, NOVELTY
 Array = NDArray[np.float64]
 Model = dict[str, Any]
 LEVEL = 0.9
+# Rows below which no tree is grown.
+FEW = 24
 MIX = {"linear": 0.5, "trees": 0.5}
 # Names that ``features`` gives; columns of a table carry a sign (``isl#``, ``engine=vllm``).
 PLAIN = re.compile(r"[a-z0-9_-]+")
@@ -77,13 +79,15 @@ class Trees:
 
     def fit(self, x: Array, y: Array, weights: Array | None = None) -> Trees:
         """Learn trees of ``x`` (samples × features) for ``y`` (log residuals)."""
-        self.model.set_params(min_samples_leaf=_leaf_size(len(y)))
-        self.model.fit(x, y, sample_weight=_telling(weights))
+        self.mean = float(np.mean(y)) if len(y) < FEW else None
+        if self.mean is None:
+            self.model.set_params(min_samples_leaf=_leaf_size(len(y)))
+            self.model.fit(_some(x), y, sample_weight=_telling(weights))
         return self
 
     def predict(self, x: Array) -> Array:
-        """Log residuals."""
-        return np.asarray(self.model.predict(x))
+        """Log residuals; their mean where there was too little to grow a tree."""
+        return np.full(len(x), self.mean) if self.mean is not None else np.asarray(self.model.predict(x))
 
     def export(self) -> Model:
         """Each tree as parallel arrays: feature (-1 for a leaf), threshold, left, right, value."""
@@ -94,6 +98,11 @@ class Trees:
 def _telling(weights: Array | None) -> Array | None:
     """Weights, unless all are alike: weighted bins take ten times as long to find."""
     return None if weights is None or np.ptp(weights) < 1e-12 else weights
+
+
+def _some(x: Array) -> Array:
+    """The features; a column of which nothing is known is one of zeros, as no bins can be found in it."""
+    return np.where(np.isnan(x).all(axis=0), 0.0, x)
 
 
 def _leaf_size(samples: int) -> int:
@@ -298,7 +307,7 @@ def chance_model(x: Array, worked: NDArray[np.bool_]) -> Callable[[Array], Array
         min_samples_leaf=_leaf_size(len(x)),
         random_state=0,
     )
-    model.fit(x, worked)
+    model.fit(_some(x), worked)
     return lambda rows: np.asarray(model.predict_proba(rows)[:, 1])
 
 

@@ -97,7 +97,7 @@ class Ranker:
         self.frame = Frame(contexts)
         rows = self.frame.rows
         self.weights = self._closeness(near)[rows.group]
-        self.works = fit.chance_model(rows.full, rows.worked)
+        self.works = _chance(rows)
         good = rows.where(rows.worked)
         weights = self.weights[rows.worked]
         self.makers = {**MEMORIES, **LEARNERS, **self._physics(good)}
@@ -157,7 +157,7 @@ class Ranker:
     def priors(self, contexts: Sequence[Context]) -> list[list[Prior]]:
         """Per context and trial: expected log value (up to a constant of the context), deviation, chance."""
         rows = self.frame.of(contexts)
-        told = zip(self._scores(rows), self.works(rows.full), strict=True)
+        told = zip(self._scores(rows), self.works(rows), strict=True)
         flat = [Prior(mean=float(mean), deviation=self.deviation, works=float(one)) for mean, one in told]
         return _split(flat, contexts)
 
@@ -171,6 +171,20 @@ def _split(flat: Sequence[T], contexts: Sequence[Context]) -> list[list[T]]:
     """One list per context, of the length of its trials."""
     each = iter(flat)
     return [list(islice(each, len(one.trials))) for one in contexts]
+
+
+def _chance(known: Rows) -> Fitted:
+    """The chance that a choice works: learned where there is enough, else its share of failures elsewhere."""
+    if len(known.worked) >= fit.FEW:
+        model = fit.chance_model(known.full, known.worked)
+        return lambda rows: model(rows.full)
+    usual = float(known.worked.mean())
+
+    def chance(rows: Rows) -> Array:
+        failed = np.where(np.isnan(rows.recalled[:, 2]), 1 - usual, rows.recalled[:, 2])
+        return np.asarray(0.8 * (1 - failed) + 0.2 * usual)
+
+    return chance
 
 
 def folds(group: NDArray[np.int64]) -> list[NDArray[np.bool_]]:

@@ -89,6 +89,7 @@ def _metric_names(outcome: str) -> tuple[str, ...]:
 def _row(one: Tried) -> dict[str, Any]:
     gpu, gpus, model = _where(one)
     return {
+        **one.backend.settings,
         "gpu": gpu,
         "gpus": gpus,
         "model": model,
