@@ -141,7 +141,7 @@ def test_a_source_carries_no_samples_unless_asked(tmp_path: Path) -> None:
     [
         (
             "loop.jsonl",
-            '{"time": "2026-03-01T10:00:00+02:00", "gpu": 1, "util": 97, "power": 5e2, "mem_used": 17179869184}',
+            '{"time": "2026-03-01 08:00:00Z", "gpu": 1, "util": 97, "power": 5e2, "mem_used": 17179869184}',
             [("2026-03-01 08:00:00", 1, 97.0, 500.0, 16384.0)],
         ),
         (
