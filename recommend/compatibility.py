@@ -94,13 +94,18 @@ def _speaks(record: Json, query: Query) -> str | None:
     told = None
     for alternative in record["matches"]:
         rows = alternative["when"]
-        if not any(name == "roles" for name, _, _ in rows):
+        shape = [row for row in rows if row[0] in _SHAPE and (row[0] != "roles" or _about(row, query))]
+        if not any(name == "roles" for name, _, _ in shape):
             continue
-        shape = [row for row in rows if row[0] in _SHAPE]
         if all(_holds(row, query, alternative["mirror"]) for row in shape):
             whole = len(shape) == len(rows) and "divides" not in alternative
             told = "all" if whole or told == "all" else "part"
     return told
+
+
+def _about(row: Sequence[Any], query: Query) -> bool:
+    """Whether a condition on roles names kernels of the cell's own role."""
+    return "any" in row[2] and any(role in query.resolved for role in engines.role_names(row[1]))
 
 
 def _holds(row: Sequence[Any], query: Query, mirror: Sequence[str]) -> bool:

@@ -92,3 +92,8 @@ def test_cells_tell_works_since_broken_disputed_and_no_code() -> None:
     assert state("triton", plain_record(TRTLLM)) == ("unknown", None)
     assert state("trtllm-gen", plain_record(TRTLLM + "count = 8\n")) == ("limits", None)
     assert state("aiter") == ("no code", None)
+
+
+def test_a_cell_rests_on_records_about_its_own_role() -> None:
+    elsewhere = '[[match]]\narch = ["sm120"]\nroles = { "dsa.decode" = { none = ["cutlass"] } }\n'
+    assert compatibility.cell([plain_record(elsewhere)], "sm120", "moe", "nvfp4", "triton").state == "unknown"
