@@ -129,7 +129,7 @@ class _Parts:
             data = rest + block
             end = data.rfind(b"\n") + 1
             if end and not self._take(data, end):
-                self._loader.drop()
+                self._loader.give_up()
                 return None
             rest = data[end:]
         if rest:

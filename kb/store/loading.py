@@ -17,6 +17,7 @@ from kb.store.tallies import HUGE, Tally, sums_of, tallies_of
 
 ACTIVE = "Active"
 COUNTED_BYTES = 64 << 20
+MEMORY = "120MB"
 _BLOCK_BITS = 6  # blocks of rows, in which every card has its turns
 _WIDE = "wide_sample"
 
@@ -66,7 +67,8 @@ class Loader:
         self._into = self._tables[0] if len(self._tables) == 1 else _WIDE
         self._refused = 0
         store.rows("SET threads = 1")  # a part is read by one anyway, and more only wait for each other
-        self.drop()
+        store.rows(f"SET memory_limit = '{MEMORY}'")
+        self._drop()
         if self._into == _WIDE:
             self._make_wide()
         rows = _rows(form, trace, str(self._path), self._blanks)
@@ -92,17 +94,26 @@ class Loader:
         return tallies_of(sums, self._store.rows, self._relation(self._share), (), self._share)
 
     def finish(self) -> None:
-        """Put rows with many columns where they belong."""
+        """Put rows with many columns where they belong; the store is as it was else."""
         if self._into == _WIDE:
             for table in self._tables:
                 names = ", ".join(self._columns_of(table))
                 self._store.rows(f"INSERT INTO {table} BY NAME SELECT {names} FROM {_WIDE}")  # noqa: S608
             self._store.rows(f"DROP TABLE {_WIDE}")
+        self._reset()
 
-    def drop(self) -> None:
-        """Delete what there is of this trace."""
+    def give_up(self) -> None:
+        """Delete what was loaded."""
+        self._drop()
+        self._reset()
+
+    def _drop(self) -> None:
         for table in TABLES:
             self._store.rows(f"DELETE FROM {table} WHERE trace = ?", [self._trace])  # noqa: S608
+
+    def _reset(self) -> None:
+        for setting in ("threads", "memory_limit"):
+            self._store.rows(f"RESET {setting}")
 
     def _columns_of(self, table: str) -> list[str]:
         mine = [one for one in TABLES[table] if one in self._form.columns]
