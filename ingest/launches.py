@@ -56,11 +56,27 @@ def backend_of(launch: Launch, arch: str | None = None, quantization: str | None
 
 def experiment_of(launch: Launch, hardware: Hardware | None = None, **rest: Any) -> Experiment:
     """The experiment that a launch supplies; ``rest`` are further fields (started, ended …)."""
+    launch = _told(launch)
     quantization = launch.settings.get("quantization")
     model = model_of(launch.model, quantization)
     where = hardware or Hardware()
     backend = backend_of(launch, where.arch, model.quantization)
     return Experiment(model=model, backend=backend, hardware=where, port=port_of(launch.settings), **rest)
+
+
+_VARIABLE = re.compile(r"\$\{?\w+\}?|\$\(.*\)|<[A-Za-z][\w ./-]*>")
+
+
+def _told(launch: Launch) -> Launch:
+    """The launch without what its text leaves to a variable that it does not set ("$MODEL", "${TP}")."""
+    settings = {key: value for key, value in launch.settings.items() if not _is_variable(value)}
+    environment = {key: value for key, value in launch.environment.items() if not _is_variable(value)}
+    model = None if _is_variable(launch.model) else launch.model
+    return launch._replace(settings=settings, environment=environment, model=model)
+
+
+def _is_variable(value: Any) -> bool:
+    return isinstance(value, str) and _VARIABLE.fullmatch(value) is not None
 
 
 def port_of(settings: Mapping[str, Any]) -> int | None:

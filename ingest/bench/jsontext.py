@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -220,15 +220,33 @@ def looks_like_json(head: str) -> bool:
 _TOP_KEY = re.compile(r'"((?:[^"\\]|\\.){1,80})"\s*:')
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def keys_in(head: str, limit: int = 400) -> frozenset[str]:
     """Names used as keys in the start of a JSON text, at any depth (cheap: for sniffing)."""
-    return frozenset(found[1] for _, found in zip(range(limit), _TOP_KEY.finditer(head), strict=False))
+    return frozenset(_keys(head)[:limit])
+
+
+@lru_cache(maxsize=2)
+def _keys(head: str) -> list[str]:
+    return _TOP_KEY.findall(head)
 
 
 @lru_cache(maxsize=4)
 def outer_keys(head: str) -> frozenset[str]:
     """Names of the members of the outermost objects: a top-level one, or those in a top-level array."""
+    try:
+        whole = json.loads(head.lstrip("\ufeff"))
+    except (ValueError, RecursionError):
+        return _outer_keys(head)
+    return frozenset(key for one in (whole if isinstance(whole, list) else [whole]) for key in _names(one))
+
+
+def _names(value: Any) -> Iterable[str]:
+    return value if isinstance(value, dict) else ()
+
+
+def _outer_keys(head: str) -> frozenset[str]:
+    """The same of a text that is cut, or of several documents."""
     found: set[str] = set()
     depth = objects = 0
     before = ""

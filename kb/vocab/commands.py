@@ -24,6 +24,7 @@ from kb.vocab.starts import (
     find_engine,
     numbered_commands,
     unwrap_shell,
+    with_arrays,
     without_assignments,
 )
 
@@ -95,16 +96,30 @@ def parse_shell(
     exported: dict[str, str] = dict(env or {})
     variables: dict[str, str] = {}
     launches = []
-    for line, words in numbered_commands(text):
+    held: list[tuple[int, str]] = []
+    for line, words in numbered_commands(with_arrays(text)):
         expanded = [expand(word, variables | exported) for word in words]
         assigned = exports(expanded)
         if assigned is not None:
             (exported if expanded[0] in ("export", "ENV") else variables).update(assigned)
+            held += [(line, value) for value in assigned.values() if " " in value]
             continue
         launch = parse_command(expanded, exported, version=version)
         if launch.engine:
             launches.append(launch._replace(line=line))
-    return tuple(launches)
+    return tuple(launches) or _held_launches(held, exported, version)
+
+
+def _held_launches(
+    held: Sequence[tuple[int, str]], environment: Mapping[str, str], version: str | None
+) -> tuple[Launch, ...]:
+    """The last command that a script keeps in a variable (``CMD="vllm serve …"``) and that starts one."""
+    for line, value in reversed(held):
+        words = [word for _, words in numbered_commands(value) for word in words]
+        launch = parse_command(words, environment, version=version)
+        if launch.engine:
+            return (launch._replace(line=line),)
+    return ()
 
 
 class _Reader:

@@ -75,6 +75,8 @@ def find_engine(words: Sequence[str]) -> Start:
         pinned = _PINNED.search(word)
         version = pinned[2] if pinned else version
         engine, length = _program(words, at)
+        if at and words[at - 1] == "--entrypoint" and (engine or word in _PROGRAMS):
+            return _behind_image(words, at, engine or _PROGRAMS[word], version)
         if engine:
             return Start(at + length, engine, version or (image.version if image else None))
         found = _image(word)
@@ -84,6 +86,18 @@ def find_engine(words: Sequence[str]) -> Start:
     if image and dialect(image.engine or "").get("image_starts_server"):
         return image
     return Start(len(words))
+
+
+def _behind_image(words: Sequence[str], at: int, engine: str, version: str | None) -> Start:
+    """A container's own entry point: its arguments stand behind the image, perhaps after ``serve``."""
+    for place in range(at + 1, len(words)):
+        before = words[place - 1]
+        is_value = before.startswith("-") and "=" not in before and place > at + 1
+        if not words[place].startswith("-") and not is_value:
+            tag = _IMAGE_VERSION.search(words[place])
+            behind = place + 1 + (words[place + 1 : place + 2] == ["serve"])
+            return Start(behind, engine, version or (tag[1] if tag and _image(words[place]) else None))
+    return Start(len(words), engine, version)
 
 
 def _program(words: Sequence[str], at: int) -> tuple[str | None, int]:
@@ -192,6 +206,33 @@ def _split_at_operators(words: Sequence[str]) -> list[list[str]]:
         elif word.strip():
             commands[-1].append(word)
     return commands
+
+
+def with_arrays(text: str) -> str:
+    """Shell text with ``"${NAME[@]}"`` replaced by what ``NAME=(…)`` and ``NAME+=(…)`` put in it."""
+    if "=(" not in text or "[@]" not in text:
+        return text
+    held: dict[str, list[str]] = {}
+
+    def take(found: re.Match[str]) -> str:
+        try:
+            words = shlex.split(found[3], comments=True)
+        except ValueError:
+            return found[0]
+        held[found[1]] = (held.get(found[1], []) if found[2] else []) + words
+        return "\n" * found[0].count("\n")
+
+    plain = re.sub(
+        r"^[ \t]*(?:local |readonly |declare -a )?([A-Za-z_]\w*)(\+?)=\(([^()]*)\)",
+        take,
+        text,
+        flags=re.MULTILINE,
+    )
+    return re.sub(
+        r'"\$\{(\w+)\[[@*]\]\}"',
+        lambda found: shlex.join(held[found[1]]) if found[1] in held else found[0],
+        plain,
+    )
 
 
 def exports(words: Sequence[str]) -> dict[str, str] | None:
