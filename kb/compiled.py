@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 from kb.records import Condition, EvidenceOf, Instead, Match, Range, Record
@@ -106,11 +107,13 @@ def _condition(name: str, key: str | None, condition: Condition) -> Json:
     }
 
 
+@cache
 def _family(name: str) -> list[str]:
     found = models.family_of(name)
     return [found] if found else [name]
 
 
+@cache
 def _model_id(name: str) -> list[str]:
     entry = models.find_model(name)
     return [entry.id, name] if entry and entry.id != name else [name]

@@ -151,7 +151,7 @@ def compile_folder(folder: Path, *, shipped: bool) -> Json:
     from kb.records import RecordError, read_folder  # noqa: PLC0415
 
     records, problems = [], []
-    for record in read_folder(folder):
+    for record in read_folder(folder, whole=False):
         if isinstance(record, RecordError):
             problems.append(f"{record.where}: {record.what}")
         else:

@@ -27,6 +27,8 @@ Side = Literal["for", "against"]
 # Blocks alone: what stands inside a paragraph does not matter here.
 _MARKDOWN = MarkdownIt("commonmark").disable("inline")
 _SCALAR = re.compile(r"^(title|checked|cause|aliases|tags)\s*=", re.MULTILINE)
+_END = re.compile(r"^```[ \t]*$", re.MULTILINE)
+_OTHER_TABLE = re.compile(r"^\[(?!\[example\]\])", re.MULTILINE)
 _SPEC = re.compile(r"^\s*(<=|>=|==|!=|<|>|~=)")
 
 
@@ -225,9 +227,12 @@ class RecordError(KbctlError):
     """A record that cannot be read: what is wrong, at file:line, and how to put it right."""
 
 
-def read_record(path: Path) -> Record:
-    """Read one record. Raises RecordError naming file and line."""
-    text = _text(path)
+def read_record(path: Path, *, whole: bool = True) -> Record:
+    """Read one record. Raises RecordError naming file and line.
+
+    Not ``whole``: without its prose, samples and examples, which only tests and people need.
+    """
+    text = _text(path) if whole else _knowledge(_text(path))
     fences = list(_fences(text))
     block = next((fence for fence in fences if fence[0] == "toml"), None)
     if block is None:
@@ -240,6 +245,14 @@ def read_record(path: Path) -> Record:
     samples = tuple(Sample(start, body) for info, start, body in fences if info == "log")
     prose = "\n".join(text.splitlines()[line + toml.count("\n") :]).strip()
     return Record(path.stem, path, _content(path, line, toml), prose, samples, toml, line)
+
+
+def _knowledge(text: str) -> str:
+    """A record's text up to its examples, or to the end of its first block where other tables follow them."""
+    block = _END.search(text, text.find("```toml") + 1)
+    kept = text[: block.end()] if block else text
+    head, found, examples = kept.partition("\n[[example]]")
+    return f"{head}\n```\n" if found and not _OTHER_TABLE.search(examples) else kept
 
 
 def _text(path: Path) -> str:
@@ -319,12 +332,12 @@ def locate(toml: str, place: tuple[str | int, ...]) -> int:
     return at
 
 
-def read_folder(folder: Path) -> Iterator[Record | RecordError]:
+def read_folder(folder: Path, *, whole: bool = True) -> Iterator[Record | RecordError]:
     """Every ``*.md`` of a folder in name order; files that cannot be read come as their error."""
     for path in sorted(folder.glob("*.md")):
         if path.name.upper() == "README.MD":
             continue
         try:
-            yield read_record(path)
+            yield read_record(path, whole=whole)
         except RecordError as error:
             yield error

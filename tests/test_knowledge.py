@@ -13,7 +13,9 @@ import pytest
 from test_records import GOOD, write
 
 from kb import knowledge
+from kb.compiled import compiled
 from kb.errors import KbctlError
+from kb.records import Record, read_folder
 from recommend.match import match
 from recommend.query import Asked, ask
 
@@ -149,3 +151,15 @@ def test_records_are_found_inside_an_installed_package(tmp_path: Path, own_cache
         check=True,
     )
     assert done.stdout.strip() == "['only-one']"
+
+
+def test_what_is_compiled_does_not_depend_on_prose_and_examples(folder: Path) -> None:
+    late = '[[example]]\nexpect = "match"\ncheck = "--gpu sm120"\n\n[[instead]]\nroles = { moe = "triton" }\n'
+    text = (folder / next(folder.glob("*.md")).name).read_text(encoding="utf-8")
+    write(folder, text.replace("\n```\n", f"\n{late}```\n", 1), "tables-after-examples")
+    for place in (folder, knowledge.shipped_folder()):
+        records = [one for one in read_folder(place) if isinstance(one, Record)]
+        whole = [compiled(record, shipped=True) for record in records]
+        assert knowledge.compile_folder(place, shipped=True)["records"] == whole
+    (found,) = [one for one in knowledge.load([folder]).records if one["id"] == "tables-after-examples"]
+    assert {"roles": {"moe": "triton"}} in found["instead"]
