@@ -9,6 +9,7 @@ import hashlib
 import os
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -65,17 +66,26 @@ def stored_path(source: Source) -> str:
     """The path as the store keeps it: absolute, the user's home folder as ``~``, no other user's name."""
     if str(source.path) == STDIN:
         return STDIN
-    return redact(fold_home(os.path.abspath(source.path)))  # noqa: PTH100 - links stay as the user named them
+    return _kept_path(os.path.abspath(source.path), _home())  # noqa: PTH100 - links stay as the user named them
 
 
 def fold_home(path: str) -> str:
     """A path with the user's home folder written ``~``."""
-    home = str(Path.home())
-    return (
-        "~" + path[len(home) :]
-        if len(home) > 1 and (path == home or path.startswith(home + os.sep))
-        else path
-    )
+    return _folded(path, _home())
+
+
+def _home() -> str:
+    return os.path.expanduser("~")  # noqa: PTH111 - asked for every file, and far cheaper than a Path
+
+
+def _folded(path: str, home: str) -> str:
+    inside = len(home) > 1 and (path == home or path.startswith(home + os.sep))
+    return "~" + path[len(home) :] if inside else path
+
+
+@lru_cache(maxsize=4096)
+def _kept_path(path: str, home: str) -> str:
+    return redact(_folded(path, home))
 
 
 def unfold_home(path: str) -> Path:

@@ -171,10 +171,10 @@ def _take_in(jobs: Sequence[Job], batch: Batch, watch: Watch | None) -> Report:
             batch.flush()
             what = f"stopped after {report.fates.total()} of {len(jobs)} files; these are kept"
             raise KbctlError(what, tip="the same command goes on from here", code=EXIT_STOPPED) from None
-        batch.flush()
-    with open_store(batch.store_path, write=True, notice=batch.notice) as store:
-        report.change = assemble_pending(store)
-        report.effects = effects(store)
+        with open_store(batch.store_path, write=True, notice=batch.notice) as store:
+            batch.flush_into(store)
+            report.change = assemble_pending(store)
+            report.effects = effects(store)
     return report
 
 
@@ -262,9 +262,16 @@ class Batch:
         """Write what is held."""
         if self.taken or self.claims:
             begun = time.monotonic()
-            with open_store(self.store_path, write=True, notice=self.notice) as store, store.transaction():
-                self._write(store)
+            with open_store(self.store_path, write=True, notice=self.notice) as store:
+                self.flush_into(store)
             self.pause = min(max(BATCH_S, WORTH * (time.monotonic() - begun)), LONGEST_S)
+        self._forget_held()
+
+    def flush_into(self, store: Store) -> None:
+        """The same into a store that is open."""
+        if self.taken or self.claims:
+            with store.transaction():
+                self._write(store)
         self._forget_held()
 
     def take_large(self, job: Job) -> Look:

@@ -61,6 +61,8 @@ def read_tuned(source: Source) -> Reading:
 def sniff_profile(source: Source) -> float:
     """A CSV header with a kernel's name and its time."""
     header = next((line for line in source.head.split("\n") if line.strip()), "").strip("\ufeff \r")
+    if header[:1] in ("{", "["):
+        return 0.0
     cells = [cell.strip().strip('"') for cell in header.split(",")]
     if len(cells) < 3 or not any(_NAME.match(cell) for cell in cells):
         return 0.0

@@ -50,7 +50,7 @@ def sniff_query(source: Source) -> float:
 def sniff_bare(source: Source) -> float:
     """Rows of values in the tool's own writing, and nothing else before them."""
     lines = [line for line in source.head.split("\n")[:5] if line.strip()]
-    return 0.9 if lines and all(_is_bare_row(line) for line in lines) else 0.0
+    return 0.9 if lines and lines[0][:1] != "{" and all(_is_bare_row(line) for line in lines) else 0.0
 
 
 def sniff_apps(source: Source) -> float:

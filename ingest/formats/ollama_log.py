@@ -60,7 +60,7 @@ GRAMMAR = Grammar(
 def sniff(source: Source) -> float:
     """By its structured lines and its web framework's access log."""
     head = source.head
-    if re.search(r"^time=\S+ level=\w+ source=\S+ msg=", head, re.MULTILINE):
+    if "level=" in head and re.search(r"^time=\S+ level=\w+ source=\S+ msg=", head, re.MULTILINE):
         return 0.96 if re.search(r"ollama|llama runner|inference compute|runner\.go|OLLAMA_", head) else 0.6
     if _BY_OLLAMA.search(source.raw_head) and ("llama" in head or "ggml_" in head):
         return 0.96
