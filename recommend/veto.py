@@ -56,7 +56,10 @@ class Evidence(Protocol):
 
 
 class Verdict(NamedTuple):
-    """The answer: one word, what it rests on (strongest first), what would decide, what was assumed."""
+    """The answer: one word, what it rests on (strongest first), what would decide, what was assumed.
+
+    ``unproven`` names what goes beyond kernels (speculation …) and what works was not known to work with.
+    """
 
     verdict: str
     findings: tuple[Finding, ...] = ()
@@ -65,6 +68,7 @@ class Verdict(NamedTuple):
     assumed: Mapping[str, str] = EMPTY
     resolved: Mapping[str, Resolution] = EMPTY
     unknown: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
     fit: Json | None = None
 
 
@@ -99,6 +103,7 @@ def judge(query: Query, evidence: Evidence) -> Verdict:
         assumed=query.assumed,
         resolved=query.resolved,
         unknown=(*query.unknown, *doubtful(query)),
+        unproven=unproven(findings, query),
         fit=estimate,
     )
 
@@ -139,13 +144,36 @@ def _word(findings: Sequence[Finding], query: Query) -> str:
     return word or ("no-known-problem" if sayable else "unknown")
 
 
+# Settings that change how the kernels are used: what works without them is no proof for them.
+_FURTHER = {
+    "speculation": ("speculation", "speculative"),
+    "pipeline parallelism": ("pp", "pp_size", "pipeline_parallel_size"),
+    "a split into prefill and decode servers": ("disaggregation_mode", "kv_transfer_config"),
+    "a host cache": ("enable_hierarchical_cache", "kv_offloading"),
+}
+_OFF = (None, False, 1, "1", "", "none", "null", "false", "off")
+
+
+def unproven(findings: Iterable[Finding], query: Query) -> tuple[str, ...]:
+    """What goes beyond kernels in a question and is named by nothing that is known to work."""
+    given = {key for key, value in {**query.settings, **query.common}.items() if value not in _OFF}
+    good = [found for found in findings if found.verdict == "known-good"]
+    told = {name.partition(".")[2] for found in good for name in found.applies_to.get("because") or ()}
+    return tuple(
+        name
+        for name, keys in _FURTHER.items()
+        if any(key.startswith(keys) for key in given) and not any(one.startswith(keys) for one in told)
+    )
+
+
 def proven(findings: Iterable[Finding], query: Query) -> bool:
     """Whether every kernel that the question chose is known to work, or this very configuration is."""
     good = [found for found in findings if found.verdict == "known-good"]
     named = {role for found in good for role in (found.applies_to.get("roles") or {})}
     works = {one for role in named for one in role_names(role)}
     chosen = {role for role, found in query.resolved.items() if found.by in ("said", "setting")}
-    return chosen <= works or any(found.kind == "own-run" for found in good)
+    alike = chosen <= works and not unproven(good, query)
+    return alike or any(found.kind == "own-run" for found in good)
 
 
 def _needed(query: Query, verdict: str) -> tuple[str, ...]:

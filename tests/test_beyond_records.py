@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from test_match import TRTLLM, record
+from test_match import BASE, TRTLLM, WORKS, record
 
 from kb.cli import main
 from kb.cli.check import question
@@ -187,3 +187,19 @@ def test_a_file_that_is_not_there_is_bad_input(capsys: pytest.CaptureFixture[str
 def test_memory_speaks_of_the_checkpoint_that_was_named_not_of_a_family(model: str, said: bool) -> None:
     found = findings(f"--gpu 'RTX 5090' --gpus 1 --engine vllm --model {model}")
     assert any(one.record == "arithmetic:memory" for one in found) is said
+
+
+
+def test_kernels_that_work_prove_nothing_for_drafts_or_split_servers() -> None:
+    works = TRTLLM.replace('"sm120"', '"sm100"').replace('mirror = ["sm121"]\n', "")
+    good = record(works, base=BASE.replace('effect = "crash"', 'effect = "ok"'), evidence=WORKS)
+    asked = "--gpu sm100 --quantization nvfp4 --engine sglang --set moe_runner_backend=flashinfer_trtllm"
+
+    def verdict(further: str) -> tuple[str, tuple[str, ...]]:
+        found = judge(ask(question(asked + further)), Evidence(records=(good,)))
+        return found.verdict, found.unproven
+
+    assert verdict("") == ("known-good", ())
+    assert verdict(" --set pp_size=1") == ("known-good", ())
+    assert verdict(" --set speculative_algorithm=EAGLE") == ("no-known-problem", ("speculation",))
+    assert verdict(" --set disaggregation_mode=prefill")[0] == "no-known-problem"

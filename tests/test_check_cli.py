@@ -148,14 +148,16 @@ def test_a_value_that_an_assumed_release_does_not_take_is_told(capsys: pytest.Ca
 
 def test_what_auto_picks_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     asked = "--gpu sm120 --model glm5-nvfp4 --engine sglang==0.5.14 --set quantization=modelopt_mixed"
+    moe = "sm120-moe-trtllm-gen"
     code, told = answer(capsys, asked)
-    first = told["findings"][0]
-    assert (code, first["applies_to"]["auto"]) == (1, {"moe": "flashinfer_trtllm"})
+    found = {one["record"]: one["applies_to"] for one in told["findings"]}
+    assert (code, found[moe]["auto"]) == (1, {"moe": "flashinfer_trtllm"})
     out = " ".join(run(capsys, f"check {asked}")[1].split())
     words = "auto picks flashinfer_trtllm here: that is the known-bad one; say --moe-runner-backend"
     assert f"{words} flashinfer_cutlass" in out
     chosen = asked + " --set moe_runner_backend=flashinfer_trtllm"
-    assert "auto" not in answer(capsys, chosen)[1]["findings"][0]["applies_to"]
+    found = {one["record"]: one["applies_to"] for one in answer(capsys, chosen)[1]["findings"]}
+    assert "auto" not in found[moe]
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ def as_json(query: Query, verdict: Verdict) -> Json:
         "advice": [dict(one) for one in verdict.advice],
         "unknown_flags": [flag_json(one) for one in query.unknown_flags],
         "unknown": list(verdict.unknown),
+        "unproven": list(verdict.unproven),
         "resolved": {
             role: {"kernel": one.kernel, "by": one.by, "gate": one.detail}
             for role, one in verdict.resolved.items()
@@ -145,6 +146,7 @@ def _proven(verdict: Verdict) -> str:
     proven = {one for role in named for one in role_names(role)}
     works = [f"{role} = {one.kernel}" for role, one in sorted(verdict.resolved.items()) if role in proven]
     rest = [f"{role} = {one.kernel}" for role, one in sorted(verdict.resolved.items()) if role not in proven]
+    rest += verdict.unproven
     text = f"known to work: {', '.join(works)}" if works else "reported to work"
     return text + (f"; nothing known about {', '.join(rest)}" if rest else "; nothing known against it")
 
