@@ -277,14 +277,16 @@ class Batch:
     def take_large(self, job: Job) -> Look:
         """Read a large trace straight into the store, in one transaction with all else about it."""
         self.flush()
-        with open_store(self.store_path, write=True, notice=self.notice) as store, store.transaction():
-            look = look_at(replace(job, store=store))
-            self._hold(look)
-            kept = self._write(store)
-            samples = job.source.samples
-            if samples is not None and samples.loaded and not any(one.loaded for one in kept):
-                drop_traces(store, [samples.trace])
-        self._forget_held()
+        try:
+            with open_store(self.store_path, write=True, notice=self.notice) as store, store.transaction():
+                look = look_at(replace(job, store=store))
+                self._hold(look)
+                kept = self._write(store)
+                samples = job.source.samples
+                if samples is not None and samples.loaded and not any(one.loaded for one in kept):
+                    drop_traces(store, [samples.trace])
+        finally:
+            self._forget_held()  # written, or undone as a whole
         return look
 
     def _hold(self, look: Look) -> None:

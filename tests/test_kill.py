@@ -43,8 +43,9 @@ INGEST = """
 """
 
 
-def ingest(folder: Path, store: Path, deadly: int = 0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", textwrap.dedent(INGEST), str(folder), str(store), str(deadly)]
+def ingest(folder: Path, store: Path, deadly: int = 0, before: str = "") -> subprocess.CompletedProcess[str]:
+    code = before + textwrap.dedent(INGEST)
+    command = [sys.executable, "-c", code, str(folder), str(store), str(deadly)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -92,6 +93,30 @@ def test_the_clean_store_holds_what_the_folders_hold(clean: tuple[dict[str, Any]
     tables, _ = clean
     assert len(tables["run"]) == len(RUNS)
     assert tables["pending"] == []
+
+
+TRACE = (
+    "from ingest import large_trace as a; from ingest.formats import nvidia_smi_csv as b; a.LARGE_BYTES = "
+)
+TRACE += "b.LARGE_BYTES = 0; a.PART_BYTES = 4000\n"
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4, 0.5, 0.6, 0.7, 0.8])
+def test_killed_while_a_large_trace_is_loaded(tmp_path: Path, share: float) -> None:
+    rows = [
+        f"2026/03/01 00:{at // 60:02}:{at % 60:02}.000, 0, H200, {at % 100} %, {at}.5 W" for at in range(900)
+    ]
+    (tmp_path / "logs").mkdir()
+    header = "timestamp, index, name, utilization.gpu [%], power.draw [W]"
+    (tmp_path / "logs" / "smi.csv").write_text("\n".join([header, *rows]) + "\n")
+    clean, store = tmp_path / "clean.duckdb", tmp_path / "kb.duckdb"
+    done = ingest(tmp_path / "logs", clean, before=TRACE)
+    assert done.returncode == 0, done.stderr
+    deadly = max(2, int(int(done.stdout) * share))
+    assert ingest(tmp_path / "logs", store, deadly, before=TRACE).returncode == -signal.SIGKILL
+    assert ingest(tmp_path / "logs", store, before=TRACE).returncode == 0
+    assert dump(store) == dump(clean)
+    assert len(dump(store)["sample"]) == 900
 
 
 def test_killed_twice(folder: Path, clean: tuple[dict[str, Any], int], tmp_path: Path) -> None:
