@@ -225,17 +225,16 @@ def _by_default(record: Json, found: Matched, query: Query) -> bool:
 def _bears(record: Json, found: Matched, query: Query) -> bool:
     """Whether a bad record that matches is a finding, and not only advice.
 
-    One report whose trigger is a setting that everyone has by default is advice; so is a slowness of defaults
-    that was only inferred.
+    Slowness of defaults is advice; so is one report whose trigger is a setting that everyone has by default.
     """
     if not found.sure:
         return _worth_suspecting(record, found)
-    trust = trust_of(record, inherited=found.inherited)
-    if trust not in ("reported", "inferred") or not _by_default(record, found, query):
+    if not _by_default(record, found, query):
         return True
+    if record["outcomes"][0]["effect"] == "slow":
+        return False
     triggers = [name for name in found.met if name.partition(".")[0] in ("settings", "env")]
-    mild = trust == "inferred" and record["outcomes"][0]["effect"] == "slow"
-    return not triggers and not mild
+    return not triggers or trust_of(record, inherited=found.inherited) not in ("reported", "inferred")
 
 
 def _worth_suspecting(record: Json, found: Matched) -> bool:
