@@ -61,7 +61,7 @@ class Loader:
     def __init__(self, store: Store, trace: int, form: RowForm, size: int, folder: Path) -> None:
         self._store, self._trace, self._form = store, trace, form
         self._share = 1 + size // COUNTED_BYTES
-        self._path = folder / "part.csv"
+        self._folder, self._parts = folder, 0
         self._blanks = bytes(32 if one in form.units + b"\r" else one for one in range(256))
         self._tables = tables_of(form.columns)
         self._into = self._tables[0] if len(self._tables) == 1 else _WIDE
@@ -71,16 +71,20 @@ class Loader:
         self._drop()
         if self._into == _WIDE:
             self._make_wide()
-        rows = _rows(form, trace, str(self._path), self._blanks)
-        self._sql = f"INSERT INTO {self._into} BY NAME {rows}"
+        self._sql = f"INSERT INTO {self._into} BY NAME {_rows(form, trace, self._blanks)}"
 
     def load(self, data: bytes, start: int, end: int) -> list[int]:
         """Take in the whole lines of a part of the data; the numbers, from 0, of lines that are no rows."""
-        self._path.write_bytes(memoryview(data.translate(self._blanks))[start:end])
-        self._store.rows(self._sql)
-        refused = self._store.rows("SELECT line FROM reject_errors")
-        new, self._refused = refused[self._refused :], len(refused)
-        return sorted({line - 1 for (line,) in new})
+        self._parts += 1
+        path = self._folder / f"{self._trace}-{self._parts}.csv"  # never one name twice: DuckDB may remember
+        path.write_bytes(memoryview(data.translate(self._blanks))[start:end])
+        try:
+            self._store.rows(self._sql, [str(path)])
+        finally:
+            path.unlink()
+        refused = self._store.rows("SELECT line FROM reject_errors OFFSET ?", [self._refused])
+        self._refused += len(refused)
+        return sorted({line - 1 for (line,) in refused})
 
     def tallies(self) -> list[Tally]:
         """What all rows sum up to; medians by every n-th block of a large file's samples."""
@@ -147,7 +151,7 @@ def scratch_store() -> Iterator[tuple[Store, Path]]:
         yield store, Path(folder)
 
 
-def _rows(form: RowForm, trace: int, path: str, blanks: bytes) -> str:
+def _rows(form: RowForm, trace: int, blanks: bytes) -> str:
     types = dict.fromkeys(range(form.width), "VARCHAR")
     types |= {at: "DOUBLE" for at, _ in form.metrics.values()}
     types[form.card] = "INTEGER" if form.by_index else "VARCHAR"
@@ -166,7 +170,7 @@ def _rows(form: RowForm, trace: int, path: str, blanks: bytes) -> str:
     card = f"c{form.card} AS gpu" if form.by_index else f"trim(c{form.card}) AS card"
     time = ["NULL::TIMESTAMP AS sampled_at" if form.time is None else f"c{form.time} AS sampled_at"]
     told = ", ".join([f"{trace}::BIGINT AS trace", *time, card, *values, *_throttle(form, blanks)])
-    return f"SELECT {told} FROM read_csv({_text(path)}, {options})"  # noqa: S608
+    return f"SELECT {told} FROM read_csv(?, {options})"  # noqa: S608
 
 
 def _throttle(form: RowForm, blanks: bytes) -> list[str]:
