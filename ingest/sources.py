@@ -124,6 +124,18 @@ class Source:
         """Everything as text, as it stands (no prefix stripped)."""
         return decode(self.data)
 
+    def start(self, most: int) -> str:
+        """Its first ``most`` bytes as text, as it stands: for what is small when it is what it seems."""
+        if self.size <= most and "data" in self.__dict__:
+            return self.text
+        held, size = list[bytes](), 0
+        for block in self.blocks():
+            held.append(block[: most - size])
+            size += len(block)
+            if size >= most:
+                break
+        return decode(b"".join(held))
+
     def lines(self) -> Iterator[tuple[int, str]]:
         """(line number, clean text) for every line."""
         for number, text, _ in self.stamped_lines():

@@ -22,6 +22,8 @@ _LONG = 4096
 _RUN_BYTES = b"0123456789 \t\r\n.,eE+-[]nulNaInfty"
 _LONG_RUN = re.compile(rb"[%s]{%d,}" % (re.escape(_RUN_BYTES), _LONG))
 _BIG_BYTES = 16 << 20
+_MOST_DOCUMENTS = 50_000
+_MOST_BYTES = 80 << 20  # once its long arrays are left out
 _SPACE = re.compile(r"[\s,\x1e]*")
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{},:]', re.DOTALL)
 _OPENING = re.compile(r'[\ufeff\s]*(?:\{\s*(?:"|\}|$)|\[\s*(?:[\[{"\]]|$))')
@@ -66,8 +68,10 @@ def _without_long_arrays(source: Source) -> str:
     Arrays of single requests may be a hundred times as long as the summary that follows them.
     """
     out: list[bytes] = []
-    carry, run = b"", _Run()
+    carry, run, kept = b"", _Run(), 0
     for block in source.blocks():
+        if len(block) > _LONG and not re.search(rb'["\\\n\[\]{}]', block):
+            continue  # inside one endless text
         piece = carry + block
         if run.open:
             rest = piece.lstrip(_RUN_BYTES)
@@ -75,6 +79,9 @@ def _without_long_arrays(source: Source) -> str:
             piece = rest
         body = piece.rstrip(_RUN_BYTES)
         out.append(_LONG_RUN.sub(lambda found: _Run().feed(found[0], ends=True), body))
+        kept += len(out[-1])
+        if kept > _MOST_BYTES:
+            return decode(b"".join(out))
         carry = piece[len(body) :]
         if len(carry) >= _LONG:
             out.append(run.feed(carry, ends=False))
@@ -117,6 +124,9 @@ class _Reader:
             start = _SPACE.match(self.text, position).end()  # type: ignore[union-attr]
             line += self.text.count("\n", position, start)
             if start >= len(self.text):
+                return
+            if len(self.out.found) >= _MOST_DOCUMENTS:
+                self._problem(line, f"only its first {_MOST_DOCUMENTS} JSON documents were read")
                 return
             end = self._read_one(start, line)
             line += self.text.count("\n", start, end)

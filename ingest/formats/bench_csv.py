@@ -17,6 +17,7 @@ from ingest.sources import Source
 from kb.model import LineCount, Measurement, Problem, Reading
 
 _CLIENT = "table"
+_MOST_BYTES = 4 << 20
 RESULT_PREFIXES = (
     "ttft",
     "tpot",
@@ -64,7 +65,8 @@ def _is_prose(header: Sequence[str]) -> bool:
 
 
 def _read(source: Source) -> Reading:
-    rows = [(i, row) for i, row in enumerate(tables.delimited(source.text.lstrip("\ufeff")), 1)]
+    text = source.start(_MOST_BYTES).lstrip("\ufeff")
+    rows = [(i, row) for i, row in enumerate(tables.delimited(text), 1)]
     full = [(i, row) for i, row in rows if any(cell.strip() for cell in row)]
     if not full:
         raise Unreadable("the table is empty")
@@ -89,7 +91,7 @@ def _read(source: Source) -> Reading:
         source,
         "bench_csv",
         grouped(kept),
-        problems=[*_ragged(table), *dropped[:20]],
+        problems=[*_cut(text), *_ragged(table), *dropped[:20]],
         lines=LineCount(total=len(rows), understood=len(kept) + 1, unknown=len(dropped)),
         rows=len(records),
         extra=_notes(table, units) | told.as_extra(),
@@ -118,6 +120,11 @@ def _typed(raw: Any) -> Any:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     return int(text) if len(text) < 19 and text.lstrip("-").isdecimal() else text
+
+
+def _cut(text: str) -> Iterable[Problem]:
+    if len(text.encode()) >= _MOST_BYTES:
+        yield Problem(line=None, what=f"only its first {_MOST_BYTES >> 20} MiB were read")
 
 
 def _ragged(table: tables.Table) -> Iterable[Problem]:

@@ -40,12 +40,13 @@ def _sniff(source: Source) -> float:
 
 
 def _read(source: Source) -> Reading:
-    page = read_page(source.text)
+    text = source.start(4 * LARGEST)
+    page = read_page(text)
     launches = [launch for fence in page.fences for launch in parse_shell(fence.text)]
     base = _base(page, launches)
     pairs: list[tuple[Facts, Measurement]] = []
     blank: list[Problem] = []
-    if len(source.text) > LARGEST:
+    if len(text) > LARGEST:
         blank.append(Problem(line=None, what=f"only its first {LARGEST} characters were read"))
     for table in page.tables:
         reason = placeholders.reason(cell for _, row in table.rows for cell in row)
@@ -54,7 +55,7 @@ def _read(source: Source) -> Reading:
         else:
             table.heading = table.heading.removeprefix(f"{page.title} / ")
             pairs += note_tables.points(table, front.headed(table.heading, base), _CLIENT)
-    pairs += _printed(source, base, blank)
+    pairs += _printed(text, base, blank)
     quoted = [one for fence in page.fences for one in _quoted(source, fence, base)]
     if blank and not pairs and not quoted:
         raise Unreadable(blank[0].what)
@@ -100,9 +101,9 @@ def _server(launch: Launch, base: Facts) -> Experiment:
     return experiment(facts, [])
 
 
-def _printed(source: Source, base: Facts, blank: list[Problem]) -> Iterable[tuple[Facts, Measurement]]:
+def _printed(text: str, base: Facts, blank: list[Problem]) -> Iterable[tuple[Facts, Measurement]]:
     """Serving tables that a page quotes from a terminal, fenced or not."""
-    for block in serving.blocks(enumerate(source.text.split("\n"), 1)):
+    for block in serving.blocks(enumerate(text.split("\n"), 1)):
         reason = serving.unfilled(block)
         if reason:
             blank.append(Problem(line=block.line, what=reason))

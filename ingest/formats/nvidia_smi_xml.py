@@ -20,7 +20,11 @@ from kb.model import Problem, Reading
 _ROOT = "<nvidia_smi_log"
 _DOCTYPE = re.compile(r"<!DOCTYPE[^>\[]*>")
 _DTD = re.compile(r"nvsmi_device(_v\d+)?\.dtd")
-_LARGEST = 512 << 20
+_ROOT_BYTES = _ROOT.encode()
+_LARGEST = 32 << 20  # of one document
+_PIECE = 1 << 16
+_DEEPEST = 40
+_MOST_ELEMENTS = 200_000  # of one card
 _LONG = ("processes", "accounted_processes", "supported_clocks")
 
 
@@ -32,16 +36,18 @@ def sniff(source: Source) -> float:
 
 def read(source: Source) -> Reading:
     """Every document of the file."""
-    text = source.text[:_LARGEST]
-    if "<!ENTITY" in text:
-        raise Unreadable("the XML declares entities, which nvidia-smi never does; it is not expanded")
-    machine, problems = Machine(), list[Problem]()
-    for offset, document in _documents(text):
-        _read_document(document, machine, problems, text.count("\n", 0, offset))
+    machine, problems, total = Machine(), list[Problem](), 0
+    dtd = _DTD.search(source.head[:4096])
+    for line, document in _documents(source):
+        total = line + document.count("\n")
+        if "<!ENTITY" in document:
+            raise Unreadable("the XML declares entities, which nvidia-smi never does; it is not expanded")
+        at = document.find(_ROOT)
+        if at >= 0:
+            _read_document(document[at:], machine, problems, line + document.count("\n", 0, at))
     if not machine.seen and not machine.facts:
         raise Unreadable("the XML names no driver and no GPU")
     found = telemetry_of(machine.cards.by_key.values(), first=machine.first, last=machine.last)
-    dtd = _DTD.search(text[:4096])
     return trace_reading(
         str(source.path),
         "nvidia_smi_xml",
@@ -50,45 +56,69 @@ def read(source: Source) -> Reading:
         tool="nvidia-smi",
         tool_version=machine.facts.get("driver"),
         status="partial" if problems else "parsed",
-        lines=line_count(text.count("\n") + 1),
+        lines=line_count(total + 1),
         problems=problems[:20],
         extra={"cards": list(machine.kept.values()), "dtd": dtd[0] if dtd else None},
     )
 
 
-def _documents(text: str) -> Iterator[tuple[int, str]]:
-    at = text.find(_ROOT)
-    while at >= 0:
-        end = text.find(_ROOT, at + 1)
-        close = text.find("</nvidia_smi_log>", at, end if end >= 0 else None)
-        stop = close + len("</nvidia_smi_log>") if close >= 0 else (end if end >= 0 else len(text))
-        yield at, _DOCTYPE.sub("", text[at:stop])
-        at = end
+def _documents(source: Source) -> Iterator[tuple[int, str]]:
+    """(lines before it, text) of each document, with what stands before its root; an endless one is cut."""
+    held, size, started, begun = list[bytes](), 0, 0, False
+    for first, lines in source.chunks(_LARGEST):
+        for number, line in enumerate(lines, first - 1):
+            opens, closes = _ROOT_BYTES in line, b"</nvidia_smi_log>" in line
+            if opens and begun:
+                yield started, _text(held)
+                held, size, started = [], 0, number
+            begun = begun or opens
+            if size < _LARGEST:
+                held.append(line)
+                size += len(line) + 1
+            if closes:
+                yield started, _text(held)
+                held, size, started, begun = [], 0, number + 1, False
+    if any(line.strip() for line in held):
+        yield started, _text(held)
+
+
+def _text(lines: list[bytes]) -> str:
+    return _DOCTYPE.sub("", b"\n".join(lines).decode("utf-8", "replace"))
 
 
 def _read_document(document: str, machine: Machine, problems: list[Problem], line: int) -> None:
     parser: XMLPullParser[Any] = XMLPullParser(("start", "end"))
-    above, open_card, depth = dict[str, str](), None, 0
+    above, open_card, depth, count = dict[str, str](), None, 0, 0
     try:
-        parser.feed(document)
-        parser.close()
-    except ParseError as error:
-        what = f"the XML is damaged or cut ({error}); the cards before that place were read"
-        problems.append(Problem(line=line + getattr(error, "position", (1, 0))[0], what=what))
-    try:
-        for event, element in cast(Iterator[tuple[str, Element]], parser.read_events()):
+        for event, element in _events(parser, document):
             depth += 1 if event == "start" else -1
+            count += 1
+            if depth > _DEEPEST or count > _MOST_ELEMENTS:
+                problems.append(
+                    Problem(line=line + 1, what="more elements than a card has; the rest was not read")
+                )
+                break
             if event == "start" and depth == 2:
                 open_card = element
             if event == "end" and depth == 1:
-                open_card = None
+                open_card, count = None, 0
                 _take(element, machine, above)
-    except ParseError:
-        pass  # told above
+                element.clear()
+    except ParseError as error:
+        what = f"the XML is damaged or cut ({error}); the cards before that place were read"
+        problems.append(Problem(line=line + getattr(error, "position", (1, 0))[0], what=what))
     if open_card is not None:
         _take(open_card, machine, above)
     facts = {"driver": above.get("driver_version"), "cuda": above.get("cuda_version")}
     machine.told(above.get("timestamp"), facts)
+
+
+def _events(parser: XMLPullParser[Any], document: str) -> Iterator[tuple[str, Element]]:
+    for at in range(0, len(document), _PIECE):
+        parser.feed(document[at : at + _PIECE])
+        yield from cast(Iterator[tuple[str, Element]], parser.read_events())
+    parser.close()
+    yield from cast(Iterator[tuple[str, Element]], parser.read_events())
 
 
 def _take(element: Element, machine: Machine, above: dict[str, str]) -> None:

@@ -283,7 +283,7 @@ def _typed(option: Option, text: str) -> Any:
 
 
 def _number(text: str, *, whole: bool) -> Any:
-    return int(text) if whole and re.fullmatch(r"-?\d+", text) else float(text)
+    return int(text) if whole and re.fullmatch(r"-?\d{1,40}", text) else float(text)
 
 
 def _literal(text: str) -> Any:
