@@ -70,7 +70,7 @@ def _without_long_arrays(source: Source) -> str:
     out: list[bytes] = []
     carry, run, kept = b"", _Run(), 0
     for block in source.blocks():
-        if len(block) > _LONG and not re.search(rb'["\\\n\[\]{}]', block):
+        if len(block) > _LONG and block.strip(_RUN_BYTES) and not re.search(rb'["\\\n\[\]{}]', block):
             continue  # inside one endless text
         piece = carry + block
         if run.open:
