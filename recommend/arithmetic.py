@@ -7,6 +7,7 @@ fit. Pure arithmetic on catalogued sizes: unknown sizes give no estimate.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ _PARTIAL = ("llama.cpp", "ktransformers", "ollama", "ik_llama.cpp")
 EXACT = (1.0, 1.03)  # of a checkpoint's own index: what is loaded, and what padding adds
 COUNTED = (0.96, 1.1)  # of a count by config.json: norms, indexers, draft heads and vision are left out of it
 _KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "nvfp4": 0.5625, "fp4": 0.5625}
+_NAMED_SIZE = re.compile(r"(?<![a-z0-9.])(\d{1,4}(?:\.\d+)?)b(?![a-z0-9])", re.IGNORECASE)
+PRUNED = (0.25, 0.95)  # of the catalogued size: a name that tells so much is of a pruned checkpoint
 # Families whose published "fp8" checkpoints hold the experts in four bits.
 _FOUR_BIT_EXPERTS = {"deepseek-v4": 4}
 _HIGH_BITS = {
@@ -91,10 +94,20 @@ def held_gib(query: Query) -> tuple[float, float] | None:
     if size := sum(one.gib for one in _modules(query)):
         return size * COUNTED[0], size * COUNTED[1]
     bits = weight_bits(query)
-    if bits is None or query.entry is None or not query.entry.params_total_b:
+    if bits is None or not (billions := params_b(query)):
         return None
-    plain = query.entry.params_total_b * 1e9 / 8 / GIB
+    plain = billions * 1e9 / 8 / GIB
     return plain * bits[0], plain * bits[1]
+
+
+def params_b(query: Query) -> float | None:
+    """Billions of parameters: as catalogued, or as the name of a pruned checkpoint tells (``REAP-139B``)."""
+    entry = query.entry
+    if entry is None or not entry.params_total_b:
+        return None
+    least, most = (entry.params_total_b * part for part in PRUNED)
+    told = [float(size) for size in _NAMED_SIZE.findall(query.model.name or "")]
+    return next((size for size in told if least < size < most), entry.params_total_b)
 
 
 def _modules(query: Query) -> list[Module]:
@@ -123,7 +136,7 @@ def _source(query: Query) -> str:
     bits, entry = weight_bits(query), query.entry
     if bits is None or entry is None:
         return ""
-    return f"{entry.params_total_b:g} billion parameters at {bits[0]:g} to {bits[1]:.3g} bits"
+    return f"{params_b(query):g} billion parameters at {bits[0]:g} to {bits[1]:.3g} bits"
 
 
 def weight_bits(query: Query) -> tuple[float, float] | None:

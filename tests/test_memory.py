@@ -182,3 +182,13 @@ def test_text_shows_the_terms(capsys: pytest.CaptureFixture[str], checkpoint: Pa
         "in fp8",
     ):
         assert term in out
+
+
+def test_a_pruned_checkpoint_is_counted_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--gpu", "RTX PRO 6000", "--gpus", "1", "--quantization", "nvfp4", "--set", "tp_size=1"]
+    code, told = check(capsys, *asked, "--model", "lukealonso/MiniMax-M2.5-REAP-139B-A10B-NVFP4")
+    assert (code, told["fit"]["fits"]) == (0, None)
+    assert told["fit"]["weights_from"].startswith("139 billion parameters")
+    assert check(capsys, *asked, "--model", "nvidia/MiniMax-M2.5-NVFP4")[0] == 1
+    _, told = check(capsys, *asked, "--model", "meta-llama/Llama-4-Scout-17B-16E")
+    assert told["fit"]["weights_from"].startswith("109 billion parameters")
