@@ -19,7 +19,7 @@ from ingest.traces import summary_reading
 from kb.model import Reading
 from kb.store.loading import Loader, RowForm, scratch_store
 
-PART_BYTES = 12 << 20
+PART_BYTES = 8 << 20
 MOST_ODD = 0.25  # of the first part: beyond, this is no table for DuckDB
 _OF_NUMBERS = re.compile(r"[\d.:,;+-]")
 NOTHING = ("", "[N/A]", "N/A", "[Not Supported]", "[Unknown]", "-")
