@@ -251,9 +251,11 @@ def _worth_suspecting(record: Json, found: Matched) -> bool:
     ):
         return False
     libraries = {f"{name} version" for name in record["ranges"] if name not in ENGINES}
-    if record["outcomes"][0]["effect"] == "slow" and set(found.missing) <= libraries:
+    effect = record["outcomes"][0]["effect"]
+    if effect == "slow" and set(found.missing) <= libraries:
         return False  # a library that may be slower is no reason to turn a launch down
-    if len(found.missing) > 1 and any(one.startswith("the model's") for one in found.missing):
+    unknown = any(one.startswith("the model's") for one in found.missing)
+    if unknown and (len(found.missing) > 1 or effect in ("slow", "accuracy_loss")):
         return False  # of a model that the catalog does not know, in a release that may be free of it
     return not any(one in _OTHER_QUESTION for one in found.missing) and not _gone_by_now(record, found)
 
