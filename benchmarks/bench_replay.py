@@ -10,7 +10,6 @@ Choices were made on the half ``choose``; what is reported is the half ``report`
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import math
 import statistics
@@ -22,30 +21,26 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from bench_kernels import moe, tuner
 from splits import (
     CHOICE,
+    GIVEN,
     HERE,
-    MOE_WHERE,
     PEER_KEY,
     WHERE,
-    moe_rows,
+    frozen,
     peer_answers,
-    peer_on,
-    peer_tries,
     serving_contexts,
-    tuner_contexts,
+    warm_peers,
 )
 
 from kb.measurements import serving
-from kb.model import Hardware
 from kb.vocab import engines, options
 from recommend import fit
-from recommend.baselines import most_frequent_best
-from recommend.policy import worth
-from recommend.question import Query, Resolution
 from recommend.ranker import Ranker
 from recommend.replay import (
     Context,
+    Key,
     Played,
     Trial,
     at_random,
@@ -56,33 +51,11 @@ from recommend.replay import (
     regret_after,
     wilcoxon,
 )
-from recommend.requirements import unmet
-from recommend.samples import noise_of, published
-from recommend.table import Columns, contexts, encode
-from recommend.trialrun import POLICIES, recommender, replay, report
+from recommend.samples import Sample, noise_of, published
+from recommend.score import half_width
+from recommend.trialrun import POLICIES, Advisor, replay, report
 
-SM120 = "rtx_pro_6000_server"
-
-
-def frozen(name: str, found: Sequence[Context], rule: str, *, freeze: bool) -> list[Context]:
-    """The contexts of a committed split, or an exit that says how they moved."""
-    path = HERE / f"{name}.json"
-    asked = playable(found)
-    now = {
-        "rule": rule,
-        "contexts": len(asked),
-        "groups": len({one.group for one in asked}),
-        "choices_per_context": round(statistics.mean(len(one.trials) for one in asked), 3),
-        "keys": hashlib.blake2b(
-            "\n".join("|".join(one.key) for one in asked).encode(), digest_size=16
-        ).hexdigest(),
-    }
-    if freeze:
-        path.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
-    kept = json.loads(path.read_text("utf-8"))
-    if kept != now:
-        sys.exit(f"{path}: the split moved.\n  committed {kept}\n  now       {now}")
-    return asked
+PLAIN = ("extra trees", "nearest sibling", "most frequent best")
 
 
 def both_halves(plays: dict[str, list[Played]]) -> dict[str, Any]:
@@ -98,7 +71,13 @@ def e2e(freeze: bool) -> dict[str, Any]:
         "aggregated; equal hw, model, isl, osl, concurrency, gpus; at least 2 choices",
         freeze=freeze,
     )
-    return both_halves(replay(found))
+    plays = replay(found, PLAIN)
+    plays["recommender"] = []
+    for group in sorted({one.group for one in playable(found)}):
+        here = [one for one in playable(found) if one.group == group]
+        chooser = Advisor(ranker_of(group), here)
+        plays["recommender"] += [play(one, chooser) for one in here]
+    return both_halves(plays)
 
 
 def e2e_fixed(freeze: bool) -> dict[str, Any]:
@@ -141,30 +120,42 @@ def _last(one: Context) -> str:
     return max((trial.date for trial in one.trials if trial.date), default="")
 
 
-def warm(freeze: bool) -> dict[str, Any]:  # noqa: ARG001 - the contexts of e2e
-    """End to end with 0, 1, 2 runs of the context known, against Optuna's TPE given the same."""
+@cache
+def ranker_of(group: Key) -> Ranker:
+    """What is learned for a group of ``e2e`` from all others; several tasks ask it."""
     found = serving_contexts(fixed_precision=False)
-    asked = playable(found)
-    peer = peer_tries(HERE / "optuna.csv")
-    mine: dict[int, dict[str, float]] = {0: {}, 1: {}, 2: {}}
+    asked = next(one for one in playable(found) if one.group == group)
+    return Ranker([one for one in found if one.group != group], near=asked)
+
+
+def warm(freeze: bool) -> dict[str, Any]:  # noqa: ARG001 - the contexts of e2e
+    """End to end with 0, 1, 2 runs of the context known, against other optimisers on the same contexts."""
+    asked = playable(serving_contexts(fixed_precision=False))
+    mine: dict[tuple[str, int], float] = {}
     for group in sorted({one.group for one in asked}):
         here = [one for one in asked if one.group == group]
-        chooser = recommender([one for one in found if one.group != group], here)
-        for given, tries in mine.items():
+        chooser = Advisor(ranker_of(group), here)
+        for given in GIVEN:
             for one in here:
                 if len(one.trials) > len(given_tries(one, given)):
-                    tries["|".join(one.key)] = float(play(one, chooser, given).tries)
-    told: dict[str, Any] = {}
-    for given, tries in mine.items():
-        shared = [key for key in tries if ("e2e", key, given) in peer]
-        pairs = [tries[key] for key in shared], [peer["e2e", key, given][0] for key in shared]
-        told[str(given)] = {
-            "contexts": len(shared),
-            "recommender": round(statistics.fmean(pairs[0]), 4),
-            "optuna_tpe": round(statistics.fmean(pairs[1]), 4),
-            "wilcoxon_p": wilcoxon(*pairs),
-        }
-    return told
+                    mine["|".join(one.key), given] = float(play(one, chooser, given).tries)
+    theirs = warm_peers()
+    return {
+        str(given): {name: _paired(mine, tries, given) for name, tries in theirs.items()} for given in GIVEN
+    }
+
+
+def _paired(
+    mine: dict[tuple[str, int], float], theirs: dict[tuple[str, int], float], given: int
+) -> dict[str, float]:
+    shared = sorted(key for key in mine if key in theirs and key[1] == given)
+    pairs = [mine[key] for key in shared], [theirs[key] for key in shared]
+    return {
+        "contexts": len(shared),
+        "recommender": round(statistics.fmean(pairs[0]), 4),
+        "peer": round(statistics.fmean(pairs[1]), 4),
+        "wilcoxon_p": wilcoxon(*pairs),
+    }
 
 
 def aiconfigurator(freeze: bool) -> dict[str, Any]:
@@ -176,7 +167,7 @@ def aiconfigurator(freeze: bool) -> dict[str, Any]:
     plays: dict[str, list[Played]] = {"aiconfigurator": [], "recommender": [], "random": []}
     for group in sorted({one.group for one in asked}):
         here = [one for one in asked if one.group == group]
-        chooser = recommender([one for one in found if one.group != group], here)
+        chooser = Advisor(ranker_of(group), here)
         for one in here:
             guesses = [answers[_peer_key(one, trial)] for trial in one.trials]
             plays["aiconfigurator"].append(play(one, by_order(lambda _, guesses=guesses: guesses)))
@@ -203,19 +194,29 @@ def intervals(freeze: bool) -> dict[str, Any]:  # noqa: ARG001 - one shape
     """Coverage and width of the 90 % intervals per GPU, each (GPU, model shape) group unseen."""
     releases = {engine: options.releases(engine) for engine in engines.ENGINES}
     samples = list(published(serving(), releases))
-    told: dict[str, list[tuple[bool, float]]] = {}
+    told: dict[str, dict[str, list[tuple[bool, float]]]] = {}
     for group in sorted({one.group for one in samples}):
         known = [one for one in samples if one.group != group]
         _, x = fit.matrix(known)
         y = fit.target(known, "output_tok_s")
         here = [one for one in samples if one.group == group]
-        half = fit.half_widths(known, x, y)[_novelty(group, known)]
+        half = half_width(*fit.half_widths(known, x, y), _novelty(group, known), group[0])
         model = fit.Mixed().fit(x, y)
         _, rows = fit.matrix(here)
         errors = abs(fit.target(here, "output_tok_s") - model.predict(rows))
-        told.setdefault(group[0], []).extend((bool(error <= half), half) for error in errors)
-    rows = {gpu: _coverage(found) for gpu, found in told.items()}
-    return {"per_gpu": rows, "all": _coverage([one for found in told.values() for one in found])}
+        for one, error in zip(here, errors, strict=True):
+            told.setdefault(_half_of(one), {}).setdefault(group[0], []).append((bool(error <= half), half))
+    return {half: _by_gpu(found) for half, found in told.items()}
+
+
+def _half_of(one: Sample) -> str:
+    """The half of a point, by its own hash: intervals speak of points, not of contexts."""
+    return Context(key=(*one.group, *map(str, one.load), str(one.gpus)), group=one.group, trials=()).half
+
+
+def _by_gpu(found: dict[str, list[tuple[bool, float]]]) -> dict[str, Any]:
+    rows = {gpu: _coverage(points) for gpu, points in found.items()}
+    return {"per_gpu": rows, "all": _coverage([one for points in found.values() for one in points])}
 
 
 def _novelty(group: tuple[str, str], known: Sequence[Any]) -> str:
@@ -230,121 +231,6 @@ def _coverage(found: Sequence[tuple[bool, float]]) -> dict[str, float]:
         "coverage": round(sum(held for held, _ in found) / len(found), 4),
         "median_factor": round(math.exp(statistics.median(half for _, half in found)), 3),
     }
-
-
-def moe(freeze: bool) -> dict[str, Any]:
-    """MoE kernel on SM120, SM120 hidden, equal weight type: slowdown of the first choice."""
-    columns = Columns(
-        context=MOE_WHERE, choice=("engine", "source"), outcome="latency", group=("hw",), minimize=True
-    )
-    found = playable(contexts(moe_rows(SM120, 0.35, 0.12), columns))
-    asked = [one for one in found if one.group == (SM120,)]
-    frozen(
-        "moe",
-        asked,
-        "SM120 hidden; equal shape, dtype, parallel sizes and tokens; 35 % by hash",
-        freeze=freeze,
-    )
-    known = [one for one in found if one.group != (SM120,)]
-    policies: dict[str, Any] = {
-        "recommender": recommender(known, asked),
-        "best constant": by_order(_least_mean_gap(known)),
-        "most frequent best": by_order(most_frequent_best(known)),
-    }
-    told: dict[str, Any] = {"contexts": len(asked), "random": _slowdown_at_random(asked)}
-    for name, chooser in policies.items():
-        plays = [play(one, chooser) for one in asked]
-        told[name] = {half: _slowdown(plays, half) for half in ("choose", "report", "all")}
-    told["proposals_sm120_lacks"] = impossible_proposals(known, asked)
-    return told
-
-
-def _least_mean_gap(known: Sequence[Context]) -> Callable[[Context], list[float]]:
-    gaps: dict[Any, list[float]] = {}
-    for context in known:
-        for trial in context.trials:
-            if trial.log_value is not None:
-                gaps.setdefault(trial.key, []).append(context.best - trial.log_value)
-    return lambda context: [
-        -statistics.fmean(gaps[one.key]) if one.key in gaps else -99.0 for one in context.trials
-    ]
-
-
-def _slowdown(plays: Sequence[Played], half: str) -> dict[str, float]:
-    chosen = [one for one in plays if half in ("all", one.context.half)]
-    logs = [math.log(1 + (one.regret[0] or 0.0)) for one in chosen]
-    return {
-        "slowdown": round(math.exp(statistics.fmean(logs)), 4),
-        "hit": round(statistics.fmean(float(log <= math.log(1.05)) for log in logs), 4),
-    }
-
-
-def _slowdown_at_random(asked: Sequence[Context]) -> float:
-    logs = [
-        statistics.fmean(one.best - trial.log_value for trial in one.trials if trial.log_value is not None)
-        for one in asked
-    ]
-    return round(math.exp(statistics.fmean(logs)), 4)
-
-
-def impossible_proposals(known: Sequence[Context], asked: Sequence[Context]) -> dict[str, int]:
-    """First choices among everything that any GPU offers for the weight type: how many SM120 has no code for.
-
-    With and without the product's veto (what a kernel family needs of a card). Every twentieth context.
-    """
-    families = {(row["engine"], row["source"]): row["kernel"] for row in moe_rows("", 1.0, 0.02)}
-    by_dtype: dict[str, set[tuple[str, ...]]] = {}
-    for context in known:
-        by_dtype.setdefault(context.key[5], set()).update(trial.key for trial in context.trials)
-    ranker = Ranker(known, near=asked[0])
-    told = {"contexts": 0, "without_veto": 0, "with_veto": 0}
-    for context in asked[::20]:
-        wide = _widened(context, by_dtype.get(context.key[5], set()))
-        told_of = zip(ranker.priors([wide])[0], wide.trials, strict=True)
-        order = sorted(told_of, key=lambda pair: -worth(pair[0]))
-        lacks = [_lacks(families.get(trial.key, "?")) for _, trial in order]  # type: ignore[call-overload]
-        told["contexts"] += 1
-        told["without_veto"] += lacks[0]
-        told["with_veto"] += next(lack for lack in lacks if not lack)
-    return told
-
-
-def _widened(context: Context, keys: set[tuple[str, ...]]) -> Context:
-    here = {trial.key for trial in context.trials}
-    row = dict(zip(MOE_WHERE, context.key, strict=True))
-    columns = (*MOE_WHERE, "engine", "source")
-    more = [
-        Trial(
-            key=key,
-            parts={},
-            features=encode({**row, "engine": key[0], "source": key[1]}, columns),
-            log_value=None,
-        )
-        for key in sorted(keys - here)
-    ]
-    return replace(context, trials=(*context.trials, *more))
-
-
-@cache
-def _lacks(kernel: str) -> bool:
-    """Whether the product would say that SM120 has no code for a kernel family."""
-    query = Query(hardware=Hardware(arch="sm120"), resolved={"moe": Resolution(kernel, "said")})
-    return any(unmet(query, ()))
-
-
-def tuner(freeze: bool) -> dict[str, Any]:
-    """Kernel Tuner spaces, all GPUs but one known: valid and invalid tries before the first within 5 %."""
-    told: dict[str, Any] = {}
-    for kernel in ("convolution", "dedispersion"):
-        found = tuner_contexts(kernel)
-        frozen(f"tuner-{kernel}", found, f"Kernel Tuner {kernel}: one context per GPU", freeze=freeze)
-        plays = replay(found, ("recommender", "most frequent best"), most=100)
-        told[kernel] = report(plays)
-        told[kernel]["optuna_tpe"] = peer_on(f"tuner-{kernel}")
-        told[kernel]["per_gpu"] = {
-            one.context.key[0]: [one.valid, one.failures] for one in plays["recommender"]
-        }
-    return told
 
 
 def cost(freeze: bool) -> dict[str, Any]:  # noqa: ARG001 - one shape

@@ -17,14 +17,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from splits import serving_contexts
+from splits import GIVEN, serving_contexts
 
 from recommend.policy import Seen, Value
 from recommend.recall import closeness, traits_of
 from recommend.replay import Chooser, Context, Key, given_tries, play, playable
 
 SEEDS = (0,)
-GIVEN = (0, 1, 2)
 # Every third context, by a hash of its key: some peers take seconds for a proposal.
 SHARE = 3
 ALIKE = 40

@@ -96,17 +96,22 @@ def warm(found: Json | None) -> str:
         return ""
     rows = [
         [
+            name,
             given,
             str(one["contexts"]),
             f"{one['recommender']:.3f}",
-            f"{one['optuna_tpe']:.3f}",
+            f"{one['peer']:.3f}",
             f"{one['wilcoxon_p']:.1e}",
         ]
-        for given, one in found.items()
+        for given, peers in found.items()
+        for name, one in sorted(peers.items(), key=lambda pair: pair[1]["peer"])
     ]
-    head = ("runs of the context known", "contexts", "recommender", "Optuna TPE", "p (Wilcoxon)")
+    head = ("against", "runs of the context known", "contexts", "recommender", "peer", "p (Wilcoxon)")
     title = "### Tries to within 5 %, with runs of the context known"
-    said = "The known runs are drawn among those that are not within 5 %; Optuna is told of them too."
+    said = (
+        "The known runs are drawn among those that are not within 5 %; each peer is told of them too. *Told "
+        "of the past*: the peer also gets the runs of the 40 most alike contexts of other groups."
+    )
     return f"{title}\n\n{said}\n\n{table(head, rows)}"
 
 
@@ -161,11 +166,18 @@ def tuner(found: Json | None) -> str:
 def intervals(found: Json | None) -> str:
     if not found:
         return ""
+    told, other = found["report"], found["choose"]
     rows = [
-        [gpu, str(one["points"]), f"{one['coverage']:.1%}", f"×{one['median_factor']:.2f}"]
-        for gpu, one in [*sorted(found["per_gpu"].items()), ("all", found["all"])]
+        [
+            gpu,
+            str(one["points"]),
+            f"{one['coverage']:.1%}",
+            f"×{one['median_factor']:.2f}",
+            f"{other['per_gpu'][gpu]['coverage'] if gpu != 'all' else other['all']['coverage']:.1%}",
+        ]
+        for gpu, one in [*sorted(told["per_gpu"].items()), ("all", told["all"])]
     ]
-    head = ("GPU", "points", "inside the 90 % interval", "median half-width")
+    head = ("GPU", "points", "inside the 90 % interval", "median half-width", "inside, other half")
     return f"### Intervals, each (GPU, model shape) group unseen\n\n{table(head, rows)}"
 
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
+import json
 import math
 import statistics
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from kb.measurements import folder
-from recommend.replay import Context
+from recommend.replay import Context, playable
 from recommend.samples import shape_of
 from recommend.table import Columns, contexts, model_of
 
@@ -84,6 +86,27 @@ def tuner_rows(kernel: str) -> list[dict[str, Any]]:
         return [row for row in csv.DictReader(lines, delimiter="\t") if row["kernel"] == kernel]
 
 
+def frozen(name: str, found: Sequence[Context], rule: str, *, freeze: bool) -> list[Context]:
+    """The contexts of a committed split, or an exit that says how they moved."""
+    path = HERE / f"{name}.json"
+    asked = playable(found)
+    now = {
+        "rule": rule,
+        "contexts": len(asked),
+        "groups": len({one.group for one in asked}),
+        "choices_per_context": round(statistics.mean(len(one.trials) for one in asked), 3),
+        "keys": hashlib.blake2b(
+            "\n".join("|".join(one.key) for one in asked).encode(), digest_size=16
+        ).hexdigest(),
+    }
+    if freeze:
+        path.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
+    kept = json.loads(path.read_text("utf-8"))
+    if kept != now:
+        sys.exit(f"{path}: the split moved.\n  committed {kept}\n  now       {now}")
+    return asked
+
+
 PEER_KEY = ("hw", "gpus", "model", "isl", "osl", "concurrency", "engine", "precision", "tp", "pp", "dp", "ep")
 
 
@@ -120,3 +143,24 @@ def peer_on(task: str) -> dict[str, float] | None:
         "valid": round(statistics.fmean(valid for _, valid in found), 2),
         "failed": round(statistics.fmean(tries - valid for tries, valid in found), 2),
     }
+
+
+GIVEN = (0, 1, 2)
+WARM_PEERS = ("optuna-gp.csv", "smac.csv", "baybe.csv")
+
+
+def warm_peers() -> dict[str, dict[tuple[str, int], float]]:
+    """Peer -> (context, given) -> mean tries until within 5 % on the serving contexts."""
+    told = {
+        "Optuna TPE, cold": {
+            (context, given): tries
+            for (task, context, given), (tries, _) in peer_tries(HERE / "optuna.csv").items()
+            if task == "e2e"
+        }
+    }
+    for name in WARM_PEERS:
+        with (HERE / name).open(encoding="utf-8") as lines:
+            for row in csv.DictReader(lines):
+                key = (row["context"], int(row["given"]))
+                told.setdefault(row["policy"], {})[key] = float(row["tries"])
+    return told

@@ -180,7 +180,7 @@ def _modelled(
     ids = tuple(one.point.id for _, one in alike[:3])
     found = {}
     for metric in METRICS:
-        guess = predict(model, metric, named, novelty)
+        guess = predict(model, metric, named, novelty, gpu.name)
         if guess is None:
             continue
         factor = math.exp(_correction(metric, alike, model))

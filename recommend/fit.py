@@ -30,19 +30,24 @@ from recommend.score import METRICS, NOVELTY
 
 Array = NDArray[np.float64]
 Model = dict[str, Any]
+Widths = dict[str, float]
 LEVEL = 0.9
 # Rows below which no tree is grown.
 FEW = 24
-MIX = {"linear": 0.5, "trees": 0.5}
+# What ships, as ``benchmarks/choose_forms.py`` chose it; the mixture is kept to be held against it.
+MIX = {"linear": 1.0}
+EVEN_MIX = {"linear": 0.5, "trees": 0.5}
 # Names that ``features`` gives; columns of a table carry a sign (``isl#``, ``engine=vllm``).
 PLAIN = re.compile(r"[a-z0-9_-]+")
+# Groups of other GPUs that weigh as much as one GPU's own (chosen on the half ``choose``).
+ALIKE_GROUPS = 4.0
 UNIT_LOG = {"output_tok_s": 0.0, "ttft_ms": math.log(1000), "tpot_ms": math.log(1000)}
 
 
 class Linear:
     """Ridge on standardised features, held within three deviations (the form ``score.linear`` reads)."""
 
-    def __init__(self, alpha: float = 300.0) -> None:
+    def __init__(self, alpha: float = 1000.0) -> None:
         self.alpha = alpha
 
     def fit(self, x: Array, y: Array) -> Linear:
@@ -133,10 +138,12 @@ def _list(values: Any, digits: int = 5) -> list[float]:
 
 
 class Mixed:
-    """The weighted mean of the forms in ``MIX``: what ships."""
+    """A weighted mean of forms; with the weights of ``MIX`` it is what ships."""
 
-    def __init__(self) -> None:
-        self.parts: dict[str, Linear | Trees] = {"linear": Linear(), "trees": Trees()}
+    def __init__(self, weights: Mapping[str, float] = MIX) -> None:
+        made: dict[str, Callable[[], Linear | Trees]] = {"linear": Linear, "trees": Trees}
+        self.weights = weights
+        self.parts = {name: made[name]() for name in weights}
 
     def fit(self, x: Array, y: Array) -> Mixed:
         """Fit every part on the same samples."""
@@ -146,11 +153,11 @@ class Mixed:
 
     def predict(self, x: Array) -> Array:
         """Weighted log residuals."""
-        return np.asarray(sum(MIX[name] * part.predict(x) for name, part in self.parts.items()))
+        return np.asarray(sum(self.weights[name] * part.predict(x) for name, part in self.parts.items()))
 
     def export(self) -> Model:
         """The parts and their weights."""
-        return {"mix": dict(MIX), **{name: part.export() for name, part in self.parts.items()}}
+        return {"mix": dict(self.weights), **{name: part.export() for name, part in self.parts.items()}}
 
 
 class Nothing:
@@ -187,7 +194,7 @@ FORMS: dict[str, Callable[[], Any]] = {
     "physics + ridge": Linear,
     "physics + boosted trees": Trees,
     "physics + extra trees": Forest,
-    "physics + ridge and boosted trees": Mixed,
+    "physics + ridge and boosted trees": lambda: Mixed(EVEN_MIX),
 }
 
 
@@ -222,11 +229,12 @@ def train(
         measured = [sample for sample in samples if metric in sample.metrics]
         names, x = matrix(measured)
         y = target(measured, metric)
-        interval = half_widths(measured, x, y)
+        interval, of_gpu = half_widths(measured, x, y)
         metrics[metric] = {
             "names": names,
             "unit_log": UNIT_LOG[metric],
             "interval": interval,
+            "interval_of_gpu": of_gpu,
             **Mixed().fit(x, y).export(),
         }
     return {
@@ -241,20 +249,35 @@ def train(
     }
 
 
-def half_widths(samples: Sequence[Sample], x: Array, y: Array) -> dict[str, float]:
-    """Half-width in log units that held ``LEVEL`` of the left-out points, by what was left out with them."""
-    widths = {}
+def half_widths(samples: Sequence[Sample], x: Array, y: Array) -> tuple[Widths, dict[str, Widths]]:
+    """Half-widths in log units that held ``LEVEL`` of the left-out points, by what was left out with them.
+
+    Second, those of each GPU's own groups, drawn to those of all by ``ALIKE_GROUPS`` groups.
+    """
+    widths: dict[str, float] = {}
+    of_gpu: dict[str, dict[str, float]] = {}
     for novelty in NOVELTY:
-        by_group = [
-            np.abs(y[test] - Linear().fit(x[train_on], y[train_on]).predict(x[test]))
-            for test, train_on in folds(samples, novelty)
+        found = [
+            (group, np.abs(y[test] - Mixed().fit(x[known], y[known]).predict(x[test])))
+            for group, test, known in folds(samples, novelty)
         ]
-        widths[novelty] = _short(conformal(by_group), 4)
+        widths[novelty] = conformal([errors for _, errors in found])
+        if novelty in ("same", "new-model"):
+            for gpu, half in _of_gpus(found, widths[novelty]):
+                of_gpu.setdefault(gpu, {})[novelty] = _short(half, 4)
     # Seeing less never makes a forecast surer.
     for harder in NOVELTY[1:]:
         widths[harder] = max(widths[harder], widths["same"])
     widths["new-both"] = max(widths.values())
-    return widths
+    return {name: _short(half, 4) for name, half in widths.items()}, of_gpu
+
+
+def _of_gpus(found: Sequence[tuple[tuple[str, str], Array]], whole: float) -> Iterator[tuple[str, float]]:
+    """Each GPU's own half-width, drawn to that of all: few groups tell little."""
+    for gpu in sorted({gpu for (gpu, _), _ in found}):
+        errors = [one for (other, _), one in found if other == gpu]
+        models = len({group for group, _ in found if group[0] == gpu})
+        yield gpu, (models * conformal(errors) + ALIKE_GROUPS * whole) / (models + ALIKE_GROUPS)
 
 
 def conformal(by_group: Sequence[Array], level: float = LEVEL) -> float:
@@ -266,8 +289,8 @@ def conformal(by_group: Sequence[Array], level: float = LEVEL) -> float:
     return float(errors[order][min(int(np.searchsorted(cumulated, level)), len(errors) - 1)])
 
 
-def folds(samples: Sequence[Sample], novelty: str) -> Iterator[tuple[Array, Array]]:
-    """(test, train) masks: one per group left out, with what ``novelty`` says left out beside it."""
+def folds(samples: Sequence[Sample], novelty: str) -> Iterator[tuple[tuple[str, str], Array, Array]]:
+    """(group, test, train) masks: one per group left out, with what ``novelty`` says left out beside it."""
     gpus = np.array([one.group[0] for one in samples])
     shapes = np.array([one.group[1] for one in samples])
     lengths = np.array([(one.load[0] // 7 + one.load[1] // 11) % 5 for one in samples])
@@ -275,7 +298,8 @@ def folds(samples: Sequence[Sample], novelty: str) -> Iterator[tuple[Array, Arra
         here = (gpus == gpu) & (shapes == shape)
         if novelty == "same":
             yield from (
-                ((here & (lengths == fold)), ~(here & (lengths == fold))) for fold in np.unique(lengths[here])
+                ((gpu, shape), (here & (lengths == fold)), ~(here & (lengths == fold)))
+                for fold in np.unique(lengths[here])
             )
             continue
         train_on = ~here
@@ -284,7 +308,7 @@ def folds(samples: Sequence[Sample], novelty: str) -> Iterator[tuple[Array, Arra
         if novelty in ("new-model", "new-both"):
             train_on &= shapes != shape
         if train_on.any():
-            yield here, train_on
+            yield (gpu, shape), here, train_on
 
 
 def shares(columns: Array, target: Array, weights: Array, prior: Array, strength: float) -> Array:

@@ -38,17 +38,17 @@ def predict(
     metric: str,
     features: Mapping[str, float],
     novelty: str = "new-both",
-    widen: float = 1.0,
+    gpu: str | None = None,
 ) -> Prediction | None:
     """The expected value of one metric, or ``None`` if the model does not know it.
 
-    ``widen`` ≥ 1 stretches the interval (old engine releases, unknown settings).
+    A ``gpu`` that was trained on has half-widths of its own.
     """
     part = model["metrics"].get(metric)
     if part is None:
         return None
     log_value = features[METRICS[metric]] + residual(part, features) + part.get("unit_log", 0.0)
-    half = part["interval"][novelty] * widen
+    half = half_width(part["interval"], part.get("interval_of_gpu", {}), novelty, gpu)
     value = math.exp(log_value)
     return Prediction(
         metric=metric,
@@ -58,6 +58,13 @@ def predict(
         level=model["level"],
         novelty=novelty,
     )
+
+
+def half_width(
+    interval: Mapping[str, float], of_gpu: Mapping[str, Mapping[str, float]], novelty: str, gpu: str | None
+) -> float:
+    """The half-width in log units for a novelty: of this GPU where it has one, else of all."""
+    return of_gpu.get(gpu or "", {}).get(novelty, interval[novelty])
 
 
 def residual(part: Mapping[str, Any], features: Mapping[str, float]) -> float:

@@ -32,10 +32,7 @@ class Advisor:
     ``beliefs`` is what it thought of each asked context before the first try.
     """
 
-    def __init__(self, known: Sequence[Context], asked: Sequence[Context]) -> None:
-        alone = len({one.group for one in asked}) == 1
-        ranker = Ranker(known, near=asked[0] if alone else None)
-        self.blend = ranker.blend
+    def __init__(self, ranker: Ranker, asked: Sequence[Context]) -> None:
         told = zip(asked, ranker.priors(asked), ranker.forecasts(asked), strict=True)
         self.beliefs = {one.key: Belief(one, priors, forecasts) for one, priors, forecasts in told}
         self.order = {
@@ -50,7 +47,8 @@ class Advisor:
 
 def recommender(known: Sequence[Context], asked: Sequence[Context]) -> Chooser:
     """The policy that is measured."""
-    return Advisor(known, asked)
+    alone = len({one.group for one in asked}) == 1
+    return Advisor(Ranker(known, near=asked[0] if alone else None), asked)
 
 
 def _weighed(context: Context, priors: Sequence[Prior], order: Sequence[int], seen: Sequence[Seen]) -> int:

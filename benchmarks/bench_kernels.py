@@ -1,0 +1,144 @@
+"""The replay's tasks that are not serving: MoE kernels on SM120, and brute-forced tuning spaces.
+
+Owns these two tasks of ``bench_replay.py``.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from splits import MOE_WHERE, frozen, moe_rows, peer_on, tuner_contexts
+
+from kb.model import Hardware
+from recommend.baselines import most_frequent_best
+from recommend.policy import worth
+from recommend.question import Query, Resolution
+from recommend.ranker import Ranker
+from recommend.replay import Context, Played, Trial, by_order, play, playable
+from recommend.requirements import unmet
+from recommend.table import Columns, contexts, encode
+from recommend.trialrun import Advisor, replay, report
+
+SM120 = "rtx_pro_6000_server"
+
+
+def moe(freeze: bool) -> dict[str, Any]:
+    """MoE kernel on SM120, SM120 hidden, equal weight type: slowdown of the first choice."""
+    columns = Columns(
+        context=MOE_WHERE, choice=("engine", "source"), outcome="latency", group=("hw",), minimize=True
+    )
+    found = playable(contexts(moe_rows(SM120, 0.35, 0.12), columns))
+    asked = [one for one in found if one.group == (SM120,)]
+    frozen(
+        "moe",
+        asked,
+        "SM120 hidden; equal shape, dtype, parallel sizes and tokens; 35 % by hash",
+        freeze=freeze,
+    )
+    known = [one for one in found if one.group != (SM120,)]
+    ranker = Ranker(known, near=asked[0])
+    policies: dict[str, Any] = {
+        "recommender": Advisor(ranker, asked),
+        "best constant": by_order(_least_mean_gap(known)),
+        "most frequent best": by_order(most_frequent_best(known)),
+    }
+    told: dict[str, Any] = {"contexts": len(asked), "random": _slowdown_at_random(asked)}
+    for name, chooser in policies.items():
+        plays = [play(one, chooser) for one in asked]
+        told[name] = {half: _slowdown(plays, half) for half in ("choose", "report", "all")}
+    told["proposals_sm120_lacks"] = impossible_proposals(ranker, known, asked)
+    return told
+
+
+def _least_mean_gap(known: Sequence[Context]) -> Callable[[Context], list[float]]:
+    gaps: dict[Any, list[float]] = {}
+    for context in known:
+        for trial in context.trials:
+            if trial.log_value is not None:
+                gaps.setdefault(trial.key, []).append(context.best - trial.log_value)
+    return lambda context: [
+        -statistics.fmean(gaps[one.key]) if one.key in gaps else -99.0 for one in context.trials
+    ]
+
+
+def _slowdown(plays: Sequence[Played], half: str) -> dict[str, float]:
+    chosen = [one for one in plays if half in ("all", one.context.half)]
+    logs = [math.log(1 + (one.regret[0] or 0.0)) for one in chosen]
+    return {
+        "slowdown": round(math.exp(statistics.fmean(logs)), 4),
+        "hit": round(statistics.fmean(float(log <= math.log(1.05)) for log in logs), 4),
+    }
+
+
+def _slowdown_at_random(asked: Sequence[Context]) -> float:
+    logs = [
+        statistics.fmean(one.best - trial.log_value for trial in one.trials if trial.log_value is not None)
+        for one in asked
+    ]
+    return round(math.exp(statistics.fmean(logs)), 4)
+
+
+def impossible_proposals(
+    ranker: Ranker, known: Sequence[Context], asked: Sequence[Context]
+) -> dict[str, int]:
+    """First choices among everything that any GPU offers for the weight type: how many SM120 has no code for.
+
+    With and without the product's veto (what a kernel family needs of a card). Every twentieth context.
+    """
+    families = {(row["engine"], row["source"]): row["kernel"] for row in moe_rows("", 1.0, 0.02)}
+    by_dtype: dict[str, set[tuple[str, ...]]] = {}
+    for context in known:
+        by_dtype.setdefault(context.key[5], set()).update(trial.key for trial in context.trials)
+    told = {"contexts": 0, "without_veto": 0, "with_veto": 0}
+    for context in asked[::20]:
+        wide = _widened(context, by_dtype.get(context.key[5], set()))
+        told_of = zip(ranker.priors([wide])[0], wide.trials, strict=True)
+        order = sorted(told_of, key=lambda pair: -worth(pair[0]))
+        lacks = [_lacks(families.get(trial.key, "?")) for _, trial in order]  # type: ignore[call-overload]
+        told["contexts"] += 1
+        told["without_veto"] += lacks[0]
+        told["with_veto"] += next(lack for lack in lacks if not lack)
+    return told
+
+
+def _widened(context: Context, keys: set[tuple[str, ...]]) -> Context:
+    here = {trial.key for trial in context.trials}
+    row = dict(zip(MOE_WHERE, context.key, strict=True))
+    columns = (*MOE_WHERE, "engine", "source")
+    more = [
+        Trial(
+            key=key,
+            parts={},
+            features=encode({**row, "engine": key[0], "source": key[1]}, columns),
+            log_value=None,
+        )
+        for key in sorted(keys - here)
+    ]
+    return replace(context, trials=(*context.trials, *more))
+
+
+@cache
+def _lacks(kernel: str) -> bool:
+    """Whether the product would say that SM120 has no code for a kernel family."""
+    query = Query(hardware=Hardware(arch="sm120"), resolved={"moe": Resolution(kernel, "said")})
+    return any(unmet(query, ()))
+
+
+def tuner(freeze: bool) -> dict[str, Any]:
+    """Kernel Tuner spaces, all GPUs but one known: valid and invalid tries before the first within 5 %."""
+    told: dict[str, Any] = {}
+    for kernel in ("convolution", "dedispersion"):
+        found = tuner_contexts(kernel)
+        frozen(f"tuner-{kernel}", found, f"Kernel Tuner {kernel}: one context per GPU", freeze=freeze)
+        plays = replay(found, ("recommender", "most frequent best"), most=100)
+        told[kernel] = report(plays)
+        told[kernel]["optuna_tpe"] = peer_on(f"tuner-{kernel}")
+        told[kernel]["per_gpu"] = {
+            one.context.key[0]: [one.valid, one.failures] for one in plays["recommender"]
+        }
+    return told
