@@ -24,10 +24,12 @@ _TABLES = tuple(
 )
 _TEXTUAL = {"dataset", "test", "model", "gpu", "engine", "engine_version", "quantization", "driver", "cuda"}
 ENGINE_VERSION = re.compile(
-    r"(?P<engine>vllm|sglang|tensorrt llm|trt llm|trtllm|llama cpp|tgi|lmdeploy)(?: git)?(?: version)?"
+    r"(?P<engine>vllm|sglang|tensorrt llm|trt llm|trtllm|llama cpp|tgi|lmdeploy|ollama)(?: git)?(?: version)?"
 )
 _VAGUE_ENGINE = re.compile(r"(?i)backend|stack|tool")
 _PLAIN_RATE = re.compile(r"qps|rps")
+
+_RELEASE = re.compile(r"([A-Za-z][\w.-]{1,20}(?: LLM)?) v?(\d+\.\d+(?:\.\d+)?[\w.+-]{0,30})")
 
 
 @lru_cache(maxsize=4096)
@@ -130,7 +132,7 @@ def _settle_score(row: Row) -> None:
 
 def put_version(facts: Facts, engine: str, value: str) -> None:
     """A version that stands under an engine's name ("vllm_version": "0.23.0"); "Not Installed" is none."""
-    found = re.match(r"`?v?(\d+(?:\.\w+)+[\w.+-]*)", value.strip())
+    found = re.match(r"`?(?:\w+ version is )?v?(\d+(?:\.\w+)+[\w.+-]*)", value.strip())
     if found and facts.engine_version is None:
         facts.engine = facts.engine or names.engine(engine.replace(" ", "-"))
         facts.engine_version = found[1]
@@ -159,6 +161,9 @@ def _put(row: Row, kind: str, key: str, raw: Any) -> None:
         row.facts.gpu_count = row.facts.gpu_count or int(cells.number(value) or 0) or None
     elif key == "engine" and not names.known_engine(str(value)) and names.quantization(str(value)):
         _put_workload(row, "test", value)  # a label of the setup, not a server
+    elif key == "engine" and (released := _RELEASE.fullmatch(str(value))) and names.known_engine(released[1]):
+        row.facts.engine = row.facts.engine or names.engine(released[1])
+        row.facts.engine_version = row.facts.engine_version or released[2]
     else:
         setattr(row.facts, key, getattr(row.facts, key) or str(value))
 

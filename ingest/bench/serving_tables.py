@@ -72,7 +72,8 @@ def commanded(text: list[str], page: Facts) -> Facts:
     starts = [
         one for one in starts if one.model and one.settings
     ]  # a client's container of the same image names none
-    server = starts[0] if len(starts) == 1 else Launch()
+    alike = {(one.model, one.engine, str({**one.settings, "port": None})) for one in starts}
+    server = starts[0] if len(alike) == 1 else Launch()  # replicas differ in their port at most
     client = next((found["model"] for one in text if (found := _CLIENT.search(one))), None)
     told = Facts(
         model=client or server.model,

@@ -13,8 +13,8 @@ from typing import Any
 
 from ingest.bench import cells
 from ingest.bench.families import statistic
-from ingest.bench.quantities import understand
-from ingest.bench.rows import place
+from ingest.bench.quantities import understand, words_of
+from ingest.bench.rows import ENGINE_VERSION, place
 
 _RESULTS = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
 _QUALITY = ("accuracy",)
@@ -24,8 +24,9 @@ _PLAIN_NAMES = re.compile(
 )
 _ABOUT = re.compile(
     r"meta(?:data)?|config(?:uration)?|env(?:ironment)?|system(?:_info)?|server(?:_info)?|hardware|info|setup|model"
-    r"|args|arguments|params|parameters|settings|run|fingerprint|machine|software|context|host|platform|backend"
+    r"|(?:host|system|machine|hardware|gpu)_details|args|arguments|params|parameters|settings|run|fingerprint|machine|software|context|host|platform|backend"
 )
+_MACHINE = ("host", "machine", "hardware", "platform")
 _FOLDED = ("median", "mean", "average", "avg", "best", "aggregate", "summary", "averages", "medians")
 _NUMBERED = (
     (re.compile(r"prefill|context|input|prompt|isl|ctx|length"), "input_len"),
@@ -78,7 +79,10 @@ def _object(value: Mapping[str, Any], around: dict[str, Any], path: tuple[str, .
         found.failed.append(said | own)
     for key, one in value.items():
         if isinstance(one, Mapping) and _ABOUT.fullmatch(str(key).lower().strip("_")):
-            said = _merged(said, _said(_flat(one)))
+            about = _flat(one)
+            if str(key).lower().startswith(_MACHINE):
+                about.pop("model", None)  # the model of a computer
+            said = _merged(said, _said(about))
     lists_rows = any(isinstance(one, list) and one and isinstance(one[0], Mapping) for one in value.values())
     for key, one in value.items():
         if isinstance(one, Mapping | list) and not (str(key).lower() in _FOLDED and lists_rows):
@@ -117,7 +121,9 @@ def _said(own: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: one
         for key, one in own.items()
-        if one not in (None, "") and place(key) is not None and key != "n"
+        if one not in (None, "")
+        and key != "n"
+        and (place(key) is not None or ENGINE_VERSION.fullmatch(words_of(key)))
     }
 
 
@@ -126,6 +132,9 @@ def _flat(value: Mapping[str, Any], depth: int = 2) -> dict[str, Any]:
     for key, one in value.items():
         if isinstance(one, Mapping) and depth:
             flat |= _flat(one, depth - 1)
+        elif key == "gpus" and isinstance(one, list) and one and all(isinstance(x, Mapping) for x in one):
+            names = {str(card.get("name") or card.get("Name") or "") for card in one}
+            flat |= {"gpu": names.pop(), "gpu_count": len(one)} if len(names) == 1 else {}
         elif not isinstance(one, list):
             flat.setdefault(str(key), one)
     return flat

@@ -20,7 +20,7 @@ from kb.model import GpuTrace, Reading, Telemetry
 _STATS = {"max": "max", "peak": "max", "avg": "mean", "mean": "mean", "average": "mean", "min": "min",
           "median": "p50", "p50": "p50"}  # fmt: skip
 _STAT = re.compile(r"^(?P<name>.+?)_(?P<stat>" + "|".join(_STATS) + r")(?P<unit>_[a-z%]+)?$")
-_RESULT = re.compile(r"(?i)throughput|ttft|tpot|tok_s|requests?_per|latency")
+_RESULT = re.compile(r"(?i)throughput|ttft|tpot|tok_s|tok(?:en)?s_per|requests?_per|latency")
 _TIMES = ("timestamp_start", "timestamp_end")
 _NEEDED = {"utilization_pct", "power_w"}
 

@@ -55,7 +55,7 @@ def _read_json(source: Source) -> Reading:
         _point(one) for one in found if isinstance(one, Mapping) and isinstance(one.get("metrics"), Mapping)
     ]
     meta = report.get("metadata") if isinstance(report.get("metadata"), Mapping) else {}
-    facts = Facts(model=_deep(report, "model"), started=_instant(found))
+    facts = Facts(model=_deep(report, "model") or _deep(report, "backend_model"), started=_instant(found))
     return benchmark(
         source,
         "guidellm_json",

@@ -6,10 +6,12 @@ Owns what LMDeploy prints. Must not decide how a run ended (ingest.classify does
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from ingest.assemble import read_log
-from ingest.events import Grammar, Values, rule, step
+from ingest.events import Grammar, Values, number, rule, step
 from ingest.formats import Format
+from ingest.logline import Line
 from ingest.pyrepr import parse_mapping
 from ingest.serverlog import ACCESS, COMMON_RULES, marks
 from ingest.sources import Source
@@ -30,6 +32,57 @@ def _model_config(found: re.Match[str]) -> Values | None:
         "gpu_count": config.get("tensor_para_size"),
         "model_config": {key: value for key, value in config.items() if value},
     }
+
+
+_OPTIONS = {
+    "tensor_para_size": "tp",
+    "session_len": "session_len",
+    "max_batch_size": "max_batch_size",
+    "cache_max_entry_count": "cache_max_entry_count",
+    "cache_block_seq_len": "cache_block_seq_len",
+    "quant_policy": "quant_policy",
+    "enable_prefix_caching": "enable_prefix_caching",
+    "num_tokens_per_iter": "num_tokens_per_iter",
+    "max_prefill_iters": "max_prefill_iters",
+}
+
+
+def _value(text: str) -> Any:
+    if text in ("True", "False"):
+        return text == "True"
+    told = number(text)
+    return text if told is None else told
+
+
+class ModelConfig:
+    """TurboMind's ``model_config:`` of releases before 0.6: an INI section, up to an empty line."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self._told: dict[str, Any] = {}
+
+    def feed(self, line: Line) -> list[tuple[str, Values]]:
+        """Take a line; a start event at the section's end."""
+        text = line.text.strip()
+        if not self.active:
+            self.active = text.endswith("model_config:")
+            self._told = {}
+            return []
+        pair = re.fullmatch(r"(\w+) = ?(.{0,200})", text)
+        if pair:
+            self._told[pair[1]] = _value(pair[2])
+            return []
+        if not self._told and (not text or text.startswith("[")):
+            return []
+        self.active = False
+        return self._done()
+
+    def _done(self) -> list[tuple[str, Values]]:
+        settings = {_OPTIONS[key]: value for key, value in self._told.items() if key in _OPTIONS}
+        if not settings:
+            return []
+        about = {"settings": settings, "backend": "turbomind", "gpu_count": settings.get("tp")}
+        return [("facts", about | {"model": self._told.get("model_name") or None})]
 
 
 RULES = (
@@ -56,7 +109,7 @@ RULES = (
     *COMMON_RULES,
 )
 
-GRAMMAR = Grammar(engine="lmdeploy", rules=RULES, bulk=(ACCESS,))
+GRAMMAR = Grammar(engine="lmdeploy", rules=RULES, readers=(ModelConfig,), bulk=(ACCESS,))
 
 
 def sniff(source: Source) -> float:

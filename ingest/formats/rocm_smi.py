@@ -95,7 +95,7 @@ def read_table(source: Source) -> Reading:
         lines += bool(line.strip())
         if _HEADER.match(line):
             names = re.split(r"\s{2,}", line.strip())
-        elif names and re.match(r"^\d+\s", line):
+        elif names and re.match(r"^\s*\d+\s", line):
             odd += not _add_row(cards, names, re.split(r"\s{2,}", line.strip()))
     if not cards.rows:
         raise Unreadable("the table has no row of a card")

@@ -55,7 +55,9 @@ def sniff(source: Source) -> float:
         return 0.0
     keys = {key.lower() for key in _ANY_KEY.findall(head)}
     kinds = {kind for key in keys if (kind := kind_of(key))}
-    named = bool(_NAMED.search(source.name.lower())) and {"engine", "model"} <= kinds
+    named = bool(_NAMED.search(source.name.lower())) and (
+        {"engine", "model"} <= kinds or {"engine", "dependencies"} <= kinds
+    )
     return max(_sureness(keys, kinds), 0.6 * (named and not any(_RESULT.search(key) for key in keys)))
 
 
@@ -244,7 +246,18 @@ class _Meta:
                 told = (canonical_engine(value), None) if canonical_engine(value) else engine_in_text(value)
                 named, tag = told if told[0] else engine_of_image(value)
                 engine, version = engine or named, version or (tag if named else None)
-        return engine, version or (plain_version(self._text("version")) if engine else None)
+        version = version or (plain_version(self._text("version")) if engine else None)
+        return engine, version or self._packaged(engine)
+
+    def _packaged(self, engine: str | None) -> str | None:
+        """The engine's version among the packages."""
+        told = [value for _, value in self.found.get("dependencies", ()) if isinstance(value, dict)]
+        pairs = [(name, one) for value in told for name, one in value.items() if isinstance(one, str)]
+        return (
+            next((plain_version(one) for name, one in pairs if canonical_engine(str(name)) == engine), None)
+            if engine
+            else None
+        )
 
     def _settings(self, engine: str | None) -> dict[str, Any]:
         found: dict[str, Any] = {}

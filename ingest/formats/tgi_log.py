@@ -100,7 +100,17 @@ def success(text: str) -> Values | None:
 
 RULES = (
     rule("Using attention ", "choice", r"Using attention (?P<label>[\w-]+)", role="attention", how="runs"),
-    rule("Sharding model on", "facts", r"Sharding model on (?P<gpu_count>\d+) processes"),
+    rule(
+        "Sharding model on",
+        "facts",
+        r"Sharding model on (?P<gpu_count>\d+) processes",
+        lambda found: {
+            "gpu_count": int(found["gpu_count"]),
+            "settings": {"num_shard": int(found["gpu_count"])},
+        },
+    ),
+    rule("Serving revision ", "facts", r"Serving revision \w+ of model (?P<model>\S+)"),
+    rule("no pipeline tag found for model", "facts", r"no pipeline tag found for model (?P<model>\S+)"),
     step("Starting check and download process", "install", 5),
     step("Successfully downloaded weights", "init", 10),
     step("Starting shard", "load", 20),

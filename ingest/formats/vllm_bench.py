@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from ingest.bench import jsontext, serving, serving_tables
+from ingest.bench import file_names, jsontext, serving, serving_tables
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
 from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
@@ -111,7 +111,7 @@ def _sniff_latency_json(source: Source) -> float:
 def _read_latency_json(source: Source) -> Reading:
     documents = jsontext.load(source)
     pairs = [
-        (_model_of(one), _latency_point(one, line))
+        (_model_of(one), _named(_latency_point(one, line), source.name))
         for line, one in documents.objects()
         if "avg_latency" in one
     ]
@@ -134,6 +134,13 @@ def _latency_point(result: dict[str, Any], line: int) -> Measurement:
     metrics = {f"e2e_ms_{k}": float(v) * 1e3 for k, v in seconds.items() if isinstance(v, int | float)}
     known = dict.fromkeys(metrics, "latency of a whole batch")
     return Measurement(metrics=dict(metrics), client="vllm bench latency", line=line, source_names=known)
+
+
+def _named(point: Measurement, name: str) -> Measurement:
+    """The point with the lengths and the batch that the file's name tells: the JSON itself has none."""
+    told = file_names.hints(name).workload
+    load = {key: told[key] for key in ("input_len", "output_len", "batch_size") if key in told}
+    return replace(point, workload=load | dict(point.workload))
 
 
 def _model_of(result: dict[str, Any]) -> Facts:
