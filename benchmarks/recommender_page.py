@@ -35,6 +35,7 @@ def main() -> None:
 
 def results_text(results: Json) -> str:
     parts = [
+        choice(json.loads((HERE / "replay" / "choice.json").read_text("utf-8"))),
         policies("End to end, equal GPUs and concurrency, precision free", results.get("e2e")),
         policies("The same, precision given", results.get("e2e-fixed")),
         policies("The same as the first, trained only on earlier months", results.get("e2e-time")),
@@ -46,6 +47,33 @@ def results_text(results: Json) -> str:
         cost(results.get("cost")),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def choice(found: Json) -> str:
+    rows = [
+        [
+            f"**{one['form']}**" if one["form"] == found["taken"] else one["form"],
+            f"{one['regret_after_1']:.4f}",
+            f"{one['standard_error']:.4f}",
+            f"{one['tries']:.3f}",
+            f"{one['rms_error']:.4f}",
+            f"{one['cpu_s']:.1f}",
+        ]
+        for one in found["tried"]
+    ]
+    head = (
+        "form",
+        "regret after 1 try",
+        "error of its lead",
+        "tries to within 5 %",
+        "rms error (log)",
+        "CPU-s",
+    )
+    said = (
+        f"On the half `choose` alone, {found['contexts']} contexts, (GPU, model shape) left out. Taken: the "
+        "smallest error among those not worse than the least regret by more than one standard error."
+    )
+    return f"### How the form was chosen\n\n{said}\n\n{table(head, rows)}"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -27,7 +27,7 @@ FOLDS = 3
 # Samples that an inner fold, and the final fit, learn from at most.
 INNER_ROWS, FINAL_ROWS = 2500, 20000
 # How far shares of the mixture are drawn to even ones; standard errors by which another has to be better.
-SHRINK, SURE = 0.3, 2.0
+SHRINK, SURE = 0.3, 3.0
 FARTHEST = 3.0
 # A gap counts at most this much, and a little more where it is beyond the 5 % that count as found.
 WORST = math.log(2)
@@ -201,7 +201,7 @@ def folds(group: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
 def choose_blend(guesses: Mapping[str, Array], rows: Rows) -> dict[str, float]:
     """How much each forecaster counts: physics where it is known, else a mixture drawn to even shares.
 
-    Another takes its place only where it loses less by more than twice the error of that difference.
+    Another takes its place only where it loses less by more than three errors of that difference.
     """
     candidates = {"mixture": mixture(guesses, rows)}
     if "physics" in guesses:
