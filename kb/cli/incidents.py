@@ -140,7 +140,15 @@ def explaining(experiment: Experiment, records: Records) -> list[Found]:
     matches = [(one, matched) for one in told if (matched := match(one, query)) is not None and matched.met]
     if failure.signature in MANY_REASONS:
         matches = [(one, matched) for one, matched in matches if matched.sure and matched.chosen]
-    matches.sort(key=lambda pair: (pair[0]["id"] != best, not pair[1].sure, -len(pair[1].met)))
+    matches.sort(
+        key=lambda pair: (
+            pair[0]["id"] != best,
+            not pair[1].sure,
+            -len(pair[1].met),
+            len(pair[1].missing),
+            -len(pair[0]["evidence"]),
+        )
+    )
     found = [Found(one, matched.sure, opens(matched, query)) for one, matched in matches]
     return found[:1] if found and found[0].sure else found[:MAX_RECORDS]
 
