@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-_RULE = re.compile(r"^[\s|+:=┃│┏┓┗┛┡┩┢┪├┤┼╇╈┳┻┯┷━─═╪╞╡╭╮╰╯┌┐└┘-]+$")
+_RULE = re.compile(r"^[\s|+:=┃│┏┓┗┛┡┩┢┪├┤┼╇╈┳┻┯┷━─═╪╞╡╭╮╰╯┌┐└┘╒╕╘╛╤╧-]+$")
 _BOX_BAR = re.compile(r"[┃│|║]")
 _PIPE = re.compile(r"(?<!\\)\|")
 
@@ -76,7 +76,7 @@ def box_tables(lines: Iterable[tuple[int, str]]) -> list[Table]:
     table: Table | None = None
     for number, line in lines:
         text = line.strip()
-        if text and _RULE.match(text) and text[0] in "┏┌╭+╔":
+        if text and _RULE.match(text) and text[0] in "┏┌╭+╔╒":
             table = None if table is None or table.rows or text[0] != "+" else table
         elif not _is_box_row(text):
             table = table if text and _RULE.match(text) else None

@@ -28,7 +28,9 @@ _COLLECTIVES = (
     "gather",
     "hypercube",
 )
-_HEAD = re.compile(r"^[ \t]*#\s+size\s+count\s+(?:\S*\s+)?type\b.*\balgbw\s+busbw", re.MULTILINE)
+_OF_RANK = r"(?:\[\d+(?:,\d+)?\](?:<stdout>:)?|\d+:)"  # what mpirun and srun put before a line
+_TAG = re.compile(rf"^{_OF_RANK}[ \t]*(?=#|\d)")
+_HEAD = re.compile(rf"^{_OF_RANK}?[ \t]*#\s+size\s+count\s+(?:\S*\s+)?type\b.*\balgbw\s+busbw", re.MULTILINE)
 _ROW = re.compile(r"^\s*(?P<size>\d{1,18})\s+(?P<count>\d{1,18})\s+(?P<type>[a-z]\w+)\s+(?P<rest>.*\d.*)$")
 _RANK = re.compile(r"^#\s+Rank\s+\d+\s.*?(?:\[0x[0-9a-fA-F]+\]|\[[0-9a-fA-F:.]+\])\s+(?P<gpu>\S.*?)\s*$")
 _AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*(?P<v>\d+(?:\.\d+)?)")
@@ -49,6 +51,8 @@ def _read(source: Source) -> Reading:
     test, total = _collective(source.name), 0
     for number, line in source.lines():
         total, text = number, line.strip()
+        if tag := _TAG.match(text):
+            text = text[tag.end() :].replace(tag[0].strip(), " ")
         row, rank, started = _ROW.match(text), _RANK.match(text), _STARTED.match(text)
         if started:
             test = started[1]

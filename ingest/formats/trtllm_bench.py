@@ -19,7 +19,7 @@ from kb.model import LineCount, Measurement, Reading
 
 _TOOL, _CLIENT = "trtllm-bench", "trtllm-serve benchmark_serving"
 _TITLE = re.compile(
-    r"^= (?P<title>PERFORMANCE OVERVIEW|WORLD \+ RUNTIME INFORMATION|REQUEST DETAILS|ENGINE DETAILS"
+    r"^(?:= )?(?P<title>PERFORMANCE OVERVIEW|WORLD \+ RUNTIME INFORMATION|REQUEST DETAILS|ENGINE DETAILS"
     r"|MACHINE DETAILS|\S+ BACKEND|DATASET DETAILS|DECODING STATISTICS.*|STREAMING METRICS)\s*$",
     re.IGNORECASE,
 )
@@ -86,10 +86,10 @@ class _Report:
 
 
 @below_pages
-@needing("= PERFORMANCE OVERVIEW")
+@needing("PERFORMANCE OVERVIEW")
 def _sniff_report(source: Source) -> float:
     head = source.head
-    return 0.96 if re.search(r"^= PERFORMANCE OVERVIEW\s*$", head, re.MULTILINE) else 0.0
+    return 0.96 if re.search(r"^(?:= )?PERFORMANCE OVERVIEW\s*$", head, re.MULTILINE) else 0.0
 
 
 def _read_report(source: Source) -> Reading:
