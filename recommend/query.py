@@ -34,6 +34,7 @@ _SPELLINGS = {
     "nvidia-nccl": "nccl",
 }
 _SERVERS = tuple(one for one in OTHER_ENGINES if one not in ("flashinfer", "transformers"))
+_ANY_FP4 = ("fp4", "4-bit float")
 LONGEST = 160  # characters of a name in a sentence
 _UNPINNED = {"driver", "topology", "build"}
 _MODEL_KEYS = ("model_path", "model", "model_tag")
@@ -282,6 +283,9 @@ def _quantization(
     draft: _Draft,
 ) -> str | None:
     if asked.quantization:
+        if asked.quantization.strip().lower() in _ANY_FP4 and entry and entry.base_precision == "mxfp4":
+            draft.assumed["quantization"] = f"mxfp4 (the FP4 that {entry.id} is published in)"
+            return "mxfp4"
         found = models.quantization_of(asked.quantization)
         if found is None:
             draft.unknown.append(

@@ -398,3 +398,12 @@ def test_plain_fp8_is_the_kind_that_the_makers_publish(model: str, expected: str
     one = record('[[match]]\narch = ["sm90"]\nweight_quantization = ["fp8-block"]\n', evidence=MAINTAINER)
     check = f"--gpu h100 --engine sglang --model {model} --quantization fp8"
     assert judge(ask(question(check)), Evidence(records=(one,))).verdict == expected
+
+
+def test_fp4_without_a_kind_is_the_one_that_the_model_is_published_in() -> None:
+    def asked(model: str, word: str) -> str | None:
+        return ask(question(f"--gpu b200 --model {model} --quantization {word}")).quantization
+
+    assert asked("gpt-oss-120b", "fp4") == "mxfp4"
+    assert asked("gpt-oss-120b", "nvfp4") == "nvfp4"
+    assert asked("deepseek-r1", "fp4") == "nvfp4"
