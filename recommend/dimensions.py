@@ -223,12 +223,22 @@ def _settings(query: Query, key: str | None, condition: Condition) -> Answer:
     value, given = setting(query, str(key))
     if "set" in condition:
         return Answer(given == condition["set"], chosen=given)
+    if value is None and _defaults_unknown(query, str(key), condition):
+        return Answer(None, f"the default of {key}")
     if value is None:
         return Answer(_unset(condition), chosen=False)
     values = value if isinstance(value, list) else [value]
     return Answer(
         any(holds(condition, (one,)) for one in values) if values else _unset(condition), chosen=given
     )
+
+
+def _defaults_unknown(query: Query, key: str, condition: Condition) -> bool:
+    """Whether a condition rules words out, and the release is none whose defaults are known."""
+    words = {plain(one) for one in condition.get("not") or ()}
+    if not words or words <= _SWITCH.keys() or key in _COMMON or query.engine not in engines.ENGINES:
+        return False
+    return not options.neighbours(query.engine, query.engine_version)
 
 
 def _unset(condition: Condition) -> bool:

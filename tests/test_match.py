@@ -407,3 +407,11 @@ def test_fp4_without_a_kind_is_the_one_that_the_model_is_published_in() -> None:
     assert asked("gpt-oss-120b", "fp4") == "mxfp4"
     assert asked("gpt-oss-120b", "nvfp4") == "nvfp4"
     assert asked("deepseek-r1", "fp4") == "nvfp4"
+
+
+def test_what_an_unknown_release_does_unasked_is_unknown() -> None:
+    rule = 'settings = { attn_backend = { not = ["TRTLLM"] } }'
+    asked = "--gpu h200 --engine tensorrt-llm=={} --model gpt-oss-120b"
+    assert says(rule, asked.format("1.2.0")) == "no-match"
+    assert says(rule, asked.format("a-branch")) == "suspect"
+    assert says(rule, asked.format("a-branch") + " --set attn_backend=FLASHINFER") == "match"
