@@ -266,6 +266,7 @@ _OTHER_QUESTION = (
     "the model's head_dim",
     "the GPU's product name",
     "which kind of fp8",
+    "the weight quantization",
 )
 
 
