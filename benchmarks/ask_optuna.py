@@ -74,7 +74,8 @@ def rows() -> Iterator[dict[str, object]]:
     """One row per context, number of given tries and seed."""
     for given in (0, 1, 2):
         yield from _played("e2e", playable(serving_contexts(fixed_precision=False)), given)
-    yield from _played("tuner-convolution", playable(tuner_contexts("convolution")), 0, TUNER_SEEDS)
+    for kernel in ("convolution", "dedispersion"):
+        yield from _played(f"tuner-{kernel}", playable(tuner_contexts(kernel)), 0, TUNER_SEEDS)
 
 
 def _played(

@@ -33,9 +33,10 @@ FARTHEST = 3.0
 WORST = math.log(2)
 MISS = 0.05
 LEVEL = 0.9
-# A choice never seen anywhere is a gamble, whatever its name promises: log units that it loses until the
-# known contexts tell better, and the number of rows that this guess counts for.
+# A choice never seen anywhere is a gamble: log units that it loses, by physics (and the number of rows that
+# this guess counts for), and where nothing but its name speaks for it.
 GAMBLE, GAMBLE_ROWS = -0.1, 10.0
+UNKNOWN_NAME, MOSTLY_NEW = -1.0, 4.0
 
 T = TypeVar("T")
 Fitted = Callable[[Rows], Array]
@@ -105,7 +106,7 @@ class Ranker:
         self.blend = choose_blend(guesses, good)
         mixed = _mixed(self.blend, guesses)
         self.slope, self.deviation = _calibrated(mixed, good)
-        self.gamble = _gamble(self.slope * mixed, good)
+        self.gamble = _gamble(self.slope * mixed, good, physical="physics" in self.blend)
         self.absolute, self.half = _best_absolute(values, good)
         final = _drawn(len(good.value), FINAL_ROWS)
         wanted = {*self.blend, self.absolute}
@@ -285,9 +286,15 @@ def _unseen(rows: Rows) -> NDArray[np.bool_]:
     return np.asarray(rows.recalled[:, 1] <= 0)
 
 
-def _gamble(scores: Array, rows: Rows) -> float:
-    """What choices that no other group tried lost against their forecast, where others stood beside them."""
+def _gamble(scores: Array, rows: Rows, *, physical: bool) -> float:
+    """What a choice that no other group tried costs, in log units.
+
+    Physics knows why a choice is fast: then it is what such choices lost on the groups left out. Names do
+    not: where most choices are known, a new one comes last; where many are new, being new says little.
+    """
     unseen = _unseen(rows)
+    if not physical:
+        return UNKNOWN_NAME * max(1 - MOSTLY_NEW * float(unseen.mean()), 0.0)
     share = mean_by(unseen.astype(float), rows.context)
     left = _centred(rows.value, rows) - _centred(scores, rows)
     # Centring spreads a loss over the context: what is left of it shows the part that is not shared.
