@@ -9,13 +9,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kb.model import Backend, Tried
+from kb.model import Tried
 from kb.vocab import options
 from recommend import candidates, own
 from recommend.advice import Avoided, Expected, Pick, Reason
 from recommend.alike import alike_setups
 from recommend.expect import Known, writeups_on
 from recommend.explore import DOUBTFUL, Bearing, Explored, remedied, word_of
+from recommend.pick import said_aloud
 from recommend.question import Query
 from recommend.render.verdict import finding_json
 from recommend.veto import Evidence, Finding, judge
@@ -92,16 +93,19 @@ def _of_runs(each: Explored) -> Iterator[Avoided]:
             yield Avoided(
                 engine=each.engine,
                 roles=dict(one.requested),
-                settings=_chosen(one.tried.backend),
+                settings=_chosen(one.tried, each.base),
                 verdict=worst.verdict,
                 finding=finding_json(worst),
             )
 
 
-def _chosen(backend: Backend) -> dict[str, Any]:
-    return {
+def _chosen(tried: Tried, base: Query) -> dict[str, Any]:
+    """What its command asked for, without what the engine picks by itself on this GPU."""
+    backend = tried.backend
+    asked = {
         key: value for key, value in backend.settings.items() if candidates.asked_for(backend, key, value)
     }
+    return dict(said_aloud(own.as_query(tried)._replace(settings=asked), base).settings)
 
 
 def _of_options(each: Explored, met: set[tuple[str, str]]) -> Iterator[Avoided]:

@@ -346,3 +346,16 @@ def test_sites_and_what_reaches_them() -> None:
         (),
         ("/d/_machine",),
     )
+
+
+def test_a_client_that_repeats_the_servers_arguments_sets_nothing() -> None:
+    asked = Backend(engine="sglang", settings={"context_length": 4096})
+    dump = Backend(
+        engine="sglang", settings={"context_length": 4096, "attention_backend": "fa3", "page_size": 1}
+    )
+    found = only(
+        runs([server("/r/1/server.log", start(backend=asked)), bench("/r/1/bench.json", backend=dump)])
+    )
+    assert found.backend.settings == {"context_length": 4096}
+    # Where no log and no command tells of the server, it is all there is.
+    assert only(runs([bench("/r/2/bench.json", backend=dump)])).backend.settings == dump.settings
