@@ -283,7 +283,8 @@ def _take_points(piece: Piece, told: Experiment, match: Match) -> None:
     draft = match.draft
     draft.attach(piece, match.how, match.sure)
     points = merged([*draft.experiment.measurements, *_with_path(told, piece)])
-    if not draft.alone and draft.experiment.backend.settings:  # what a client repeats holds what was filled in
+    if not draft.alone and draft.experiment.backend.settings:
+        # What a client repeats of the server's arguments holds what the engine filled in.
         told = replace(told, backend=told.backend._replace(settings={}))
     known = enrich(draft.experiment, replace(told, started=None, ended=None))
     if draft.alone:
