@@ -34,6 +34,7 @@ FOUND = {
     "GPU  Temp  AvgPwr  SCLK  MCLK  Fan  Perf  PwrCap  VRAM%  GPU%\n"
     "0x1  35.0c 1.2.3W 800Mhz 900Mhz 0% auto 300.0W 0% 0%\n",
     "digits.txt": "$ vllm serve m --max-num-seqs " + "9" * 5000,
+    "flags.sh": "#!/bin/bash\nvllm serve m " + "--a \\\n" * 150_000,
     "nested.xml": "<?xml version='1.0'?><nvidia_smi_log>" + "<gpu id='0'>" * 100_000,
     "quoted.csv": 'ttft_ms,output_tok_s,note\n1,2,"' + "a," * 3_000_000,
     "pages.md": "# t\n\n| tok/s | TTFT (ms) |\n|---|---|\n" + "| 1 | 2 |\n" * 30_000,

@@ -122,6 +122,10 @@ def _held_launches(
     return ()
 
 
+_MOST_WORDS = 10_000
+_MOST_UNKNOWN = 100  # flags looked for in every release; more of them are no engine's
+
+
 class _Reader:
     """Reads the words after the program by a release's catalog, and by the others' where that one is
     silent."""
@@ -134,7 +138,7 @@ class _Reader:
         self.arguments: list[str] = []
 
     def read(self, words: Sequence[str]) -> None:
-        rest = list(words)
+        rest = list(words[:_MOST_WORDS])
         while rest:
             word = rest.pop(0)
             if word in _OPERATORS:
@@ -212,6 +216,8 @@ class _Reader:
         if first is None:
             return
         yield first
+        if len(self.unknown) > _MOST_UNKNOWN:
+            return
         for release in reversed(options.releases(self.engine)):
             if release != first.version and options.mentions(self.engine, release, flag):
                 yield options.catalog(self.engine, release)
