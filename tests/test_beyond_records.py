@@ -189,7 +189,6 @@ def test_memory_speaks_of_the_checkpoint_that_was_named_not_of_a_family(model: s
     assert any(one.record == "arithmetic:memory" for one in found) is said
 
 
-
 def test_kernels_that_work_prove_nothing_for_drafts_or_split_servers() -> None:
     works = TRTLLM.replace('"sm120"', '"sm100"').replace('mirror = ["sm121"]\n', "")
     good = record(works, base=BASE.replace('effect = "crash"', 'effect = "ok"'), evidence=WORKS)
