@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kb import versions
@@ -257,13 +258,14 @@ def setting(query: Query, key: str) -> tuple[Any, bool]:
         value = engines.setting(query.settings, name)
         if value is not None:
             return value, True
-    return _default(query, key), False
+    return _default(query.engine, query.engine_version, key), False
 
 
-def _default(query: Query, key: str) -> Any:
-    if query.engine not in engines.ENGINES:
+@lru_cache(maxsize=4096)
+def _default(engine: str | None, version: str | None, key: str) -> Any:
+    if engine not in engines.ENGINES:
         return None
-    found = options.option(query.engine, query.engine_version, key)
+    found = options.option(engine, version, key)
     default = found.default if found else None
     return None if isinstance(default, Mapping) else default
 

@@ -16,7 +16,7 @@ from recommend.candidates import Candidate
 from recommend.expect import Known, writeups_on
 from recommend.match import settled
 from recommend.query import Query
-from recommend.veto import Evidence, Finding, judge
+from recommend.veto import Evidence, Finding, Verdict, judge
 from recommend.weigh import Ground, Judged, about, answered, published_here, weigh
 
 BAD = ("known-bad",)
@@ -64,7 +64,7 @@ def explore(base: Query, evidence: Evidence, known: Known) -> Explored:
     evidence = speaking(_of_engine(evidence, base, roles))
     options = tuple(_options(base, roles, evidence))
     ground = _ground(base, roles, options, setups, known)
-    light = unremedied(evidence)
+    light = Judge(unremedied(evidence))
     mended, because = repaired(base, evidence, light)
     settable = candidates.roles_to_set(base, roles, own_runs)
     composed = compose(base, settable, options, evidence, light)
@@ -88,7 +88,7 @@ def variants(explored: Explored, per_role: int) -> tuple[Judged, ...]:
     """The composition of one engine with one other kernel each, judged."""
     options = [one for one in explored.options if one.role in explored.settable]
     found = _one_changed(explored.composed, options, per_role)
-    return tuple(_judged(found, unremedied(explored.evidence), explored.ground))
+    return tuple(_judged(found, Judge(unremedied(explored.evidence)), explored.ground))
 
 
 class Bearing(NamedTuple):
@@ -143,6 +143,20 @@ def speaking(evidence: Evidence) -> Evidence:
             met.add(kernels)
             kept.append(one)
     return Bearing(evidence.records, kept[:MOST_SPEAKING])
+
+
+class Judge:
+    """Verdicts from one engine's evidence, each made once: the base is asked about again and again."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._made: dict[int, tuple[Query, Verdict]] = {}
+
+    def __call__(self, query: Query) -> Verdict:
+        """The verdict on a query."""
+        if id(query) not in self._made:  # its query is kept with it, so that the id stays its own
+            self._made[id(query)] = query, judge(query, self._evidence)
+        return self._made[id(query)][1]
 
 
 def unremedied(evidence: Evidence) -> Evidence:
@@ -206,12 +220,12 @@ _PREFERENCE = ("known-good", "no-known-problem", "suspect", "disputed", "known-b
 
 
 def compose(
-    base: Query, roles: Sequence[str], options: Sequence[Option], evidence: Evidence, light: Evidence
+    base: Query, roles: Sequence[str], options: Sequence[Option], evidence: Evidence, light: Judge
 ) -> Candidate:
     """The base with kernels set by hand where the engine's own choice is worse, unknown or fragile."""
     query = base
     changed: dict[str, str] = {}
-    by_itself = judge(base, light).findings
+    by_itself = light(base).findings
     for role in roles:
         offered = [one for one in options if one.role == role]
         kernel = _pinned(base.kernel(role), [found for found in by_itself if about(found, role)], offered)
@@ -222,7 +236,7 @@ def compose(
     return Candidate(query=query, idea="composed", changed=changed, because=because)
 
 
-def repaired(query: Query, evidence: Evidence, light: Evidence) -> tuple[Query, tuple[Reason, ...]]:
+def repaired(query: Query, evidence: Evidence, light: Judge) -> tuple[Query, tuple[Reason, ...]]:
     """The query with the remedies of what is known bad about it, and why each was put in."""
     because: list[Reason] = []
     for _ in range(MOST_REPAIRS):
@@ -259,8 +273,8 @@ def _remedied(query: Query, found: Finding) -> Query | None:
     return None
 
 
-def _bad_records(query: Query, evidence: Evidence) -> set[str]:
-    return {found.record for found in judge(query, evidence).findings if found.verdict in BAD}
+def _bad_records(query: Query, light: Judge) -> set[str]:
+    return {found.record for found in light(query).findings if found.verdict in BAD}
 
 
 def _pinned(current: str | None, now: Sequence[Finding], offered: Sequence[Option]) -> str | None:
@@ -312,7 +326,7 @@ def _ground(
     )
 
 
-def _judged(found: Iterable[Candidate], evidence: Evidence, ground: Ground) -> Iterator[Judged]:
+def _judged(found: Iterable[Candidate], light: Judge, ground: Ground) -> Iterator[Judged]:
     met = set()
     for one in found:
         key = (
@@ -323,7 +337,7 @@ def _judged(found: Iterable[Candidate], evidence: Evidence, ground: Ground) -> I
         if key in met:
             continue
         met.add(key)
-        verdict = judge(one.query, evidence)
+        verdict = light(one.query)
         if (
             verdict.verdict in BAD
             or candidates.fits(one.query.gpu_facts, one.query.entry, one.query) is False

@@ -99,10 +99,13 @@ def settled(record: Json, query: Query) -> Json | None:
     """The record with the conditions answered that no variant of a query can change (``FIXED``), or None
     where one of them fails. Matching it with a variant is the same as matching the record, but cheaper."""
     alternatives = [found for one in record["matches"] if (found := _settled(one, query))]
-    dated = in_range(record, query)
-    if not alternatives or dated[0] is False:
+    if not alternatives:
         return None
-    return {**record, "matches": alternatives, "dated": (query.components, dated)}
+    dated = in_range(record, query)
+    if dated[0] is False:
+        return None
+    named = (query.engine,) if _names_engine(record, query.engine) else ()
+    return {**record, "matches": alternatives, "dated": (query.components, dated), "named": named}
 
 
 def _settled(alternative: Json, query: Query) -> Json | None:
@@ -115,7 +118,7 @@ def _settled(alternative: Json, query: Query) -> Json | None:
             if name != "arch" or query.arch not in alternative["mirror"]:
                 return None
             inherited = True
-        if truth is None or name == "engine":  # the engine also tells which ranges bind a record
+        if truth is None or (name == "engine" and query.engine is None):
             left.append(row)
         else:
             met.append(f"{name}.{key}" if key else name)
@@ -198,7 +201,7 @@ def state_of(component: str, rows: Iterable[Json], query: Query) -> versions.Sta
 
 
 def _names_engine(record: Json, engine: str | None) -> bool:
-    return any(
+    return engine in record.get("named", ()) or any(
         name == "engine" and engine in (condition.get("any") or ())
         for alternative in record["matches"]
         for name, _, condition in alternative["when"]
