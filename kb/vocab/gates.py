@@ -92,7 +92,7 @@ def default_roles(  # noqa: PLR0913, PLR0917 - one question has as many sides
     """
     facts = _facts(engine, arch, model, quantization, settings or {})
     facts |= {"environment": environment or {}, "whole": whole}
-    answers = [_decide(_rules("engines", engine, one), facts) for one in _deciding(engine, version)]
+    answers = [_decide(_rules("engines", engine, one, arch), facts) for one in _deciding(engine, version)]
     return _agreed(answers) if arch else {}
 
 
@@ -105,7 +105,7 @@ def forced_roles(  # noqa: PLR0913, PLR0917 - one question has as many sides
     settings: Mapping[str, Any] | None = None,
 ) -> dict[str, tuple[str, str]]:
     """Role → (kernel, gate id): what the release runs whatever was asked for, where a gate says so."""
-    rules = [_rules("forced", engine, one) for one in _deciding(engine, version)]
+    rules = [_rules("forced", engine, one, arch) for one in _deciding(engine, version)]
     if not all(rules):
         return {}
     facts = _facts(engine, arch, model, quantization, settings or {}) | {"environment": {}, "whole": False}
@@ -268,10 +268,12 @@ def _leads(engine: str) -> tuple[Gate, ...]:
 
 
 @cache
-def _rules(kind: str, engine: str, release: str) -> list[dict[str, Any]]:
-    """The rules of an engine that hold for one of its read releases (``*``: those that hold for all)."""
+def _rules(kind: str, engine: str, release: str, arch: str | None) -> list[dict[str, Any]]:
+    """The rules of an engine that may hold for one of its read releases (``*``: all) on an architecture."""
     return [
-        rule for rule in _read("defaults")[kind].get(engine, []) if {release, "*"} & set(rule["versions"])
+        rule
+        for rule in _read("defaults")[kind].get(engine, [])
+        if {release, "*"} & set(rule["versions"]) and arch in rule.get("when", {}).get("arch", (arch,))
     ]
 
 

@@ -132,6 +132,12 @@ def spell(  # noqa: PLR0913, PLR0917 - one question has as many sides
     return None if found is None else dict(found)
 
 
+@cache
+def _text_of(engine: str, place: int, value: str) -> str:
+    """What a value of an entry means, as text in which the names of its kernels stand."""
+    return str(values(engine, dialect(engine)["spellings"][place])[value])
+
+
 @lru_cache(maxsize=1024)
 def _spelled(  # noqa: PLR0913, PLR0917 - one question has as many sides
     engine: str, version: str | None, role: str, kernel: str, arch: str | None, quantization: str | None
@@ -142,8 +148,8 @@ def _spelled(  # noqa: PLR0913, PLR0917 - one question has as many sides
         if not targets & _may_name(engine, place):
             continue
         name = entry.get("key") or entry["env"]
-        for value, meaning in values(engine, entry).items():
-            if wanted not in str(meaning) or not _offered(engine, version, entry, value):
+        for value in values(engine, entry):
+            if wanted not in _text_of(engine, place, value) or not _offered(engine, version, entry, value):
                 continue
             request: dict[str, Any] = {name: _typed(_as_offered(engine, version, entry, value))}
             settings = request if "key" in entry else {}
@@ -301,6 +307,7 @@ def _offered(engine: str, version: str | None, entry: Mapping[str, Any], value: 
     )
 
 
+@cache
 def _find_option(engine: str, known: options.Catalog, key: str) -> options.Option | None:
     older = [old for old, new in dialect(engine)["renamed"].items() if new == key]
     return next((found for name in (key, *older) if (found := known.find(name))), None)
