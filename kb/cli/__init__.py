@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 
 import typer
+from typer.models import CommandInfo
 
 from kb.errors import EXIT_USAGE, KbctlError
 
@@ -77,6 +78,10 @@ def build(modules: Sequence[str]) -> typer.Typer:
     return app
 
 
+def _name_of(command: CommandInfo) -> str | None:
+    return command.name or getattr(command.callback, "__name__", None)
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
@@ -96,7 +101,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     if asked in ANSWERS:
         gc.disable()  # these end before collecting pays; it would be a tenth of their time
     try:
-        build(modules)(arguments)
+        app = build(modules)
+        if asked in ANSWERS:  # the other commands of its module would be prepared for nothing
+            app.registered_commands = [one for one in app.registered_commands if _name_of(one) == asked]
+        app(arguments)
     except KbctlError as error:
         tell(error)
         sys.exit(error.code)
