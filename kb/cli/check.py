@@ -72,6 +72,7 @@ def check(
     Several files may be given: every server start in them is judged.
     """
     from kb.knowledge import load
+    from kb.vocab.gpus import arch_of
     from recommend.query import Asked
 
     words = command or []
@@ -89,7 +90,7 @@ def check(
             workload=_workload(workload or []),
         )
     )
-    known = load(records or ())
+    known = load(records or (), arch_of(asked.gpu) if asked.gpu else None)
     paths = files_named(words)
     questions = from_files(asked, paths) if paths else [Place(question=_with_command(asked, words))]
     several = len(questions) > 1
