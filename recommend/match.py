@@ -175,7 +175,7 @@ def _unnamed(record: Json, query: Query) -> tuple[str, ...]:
 
 def opens(found: Matched, query: Query) -> tuple[str, ...]:
     """What would decide an open match, in words; a version that the question names is not asked for again."""
-    return tuple(_open(name, query) for name in found.missing)
+    return tuple(dict.fromkeys(_open(name, query) for name in found.missing))
 
 
 def _open(name: str, query: Query) -> str:

@@ -13,7 +13,7 @@ from kb.compiled import compiled
 from kb.evidence import Evidence
 from kb.model import Backend, Ending, Experiment, Failure, Hardware, Model, Outcome, Tried
 from kb.records import Content, Record
-from recommend.match import match
+from recommend.match import Matched, match, opens
 from recommend.query import Query, ask
 from recommend.recorded import explain_failure
 from recommend.trial import answer, mutants
@@ -415,3 +415,8 @@ def test_what_an_unknown_release_does_unasked_is_unknown() -> None:
     assert says(rule, asked.format("1.2.0")) == "no-match"
     assert says(rule, asked.format("a-branch")) == "suspect"
     assert says(rule, asked.format("a-branch") + " --set attn_backend=FLASHINFER") == "match"
+
+
+def test_what_would_decide_is_asked_for_once() -> None:
+    found = Matched(sure=False, missing=("nccl version", "nccl version", "the GPU"))
+    assert opens(found, ask(question("--engine sglang"))) == ("nccl version", "the GPU")
