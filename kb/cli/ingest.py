@@ -196,7 +196,7 @@ def _reading_lines(reading: Reading) -> list[str]:
     ]
     for experiment in reading.experiments:
         lines += [f"  {line}" for line in _experiment_lines(experiment)]
-    if reading.telemetry is not None:
+    if reading.telemetry is not None and reading.telemetry.gpus:
         lines += [f"  GPU trace: {reading.telemetry.samples} samples of {len(reading.telemetry.gpus)} GPUs"]
         lines += [f"    {one.name}: {one.text}" for one in reading.telemetry.conditions]
     lines += [
