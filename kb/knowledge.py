@@ -14,6 +14,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,9 @@ from kb.errors import KbctlError
 
 Json = dict[str, Any]
 _KEPT = 12
-FORM = 5  # raised when the compiled form changes
+FORM = 6  # raised when the compiled form changes
+# What only an answer tells of a record; whether it speaks at all is decided without.
+_TOLD = ("path", "shipped", "title", "checked", "cause", "aliases", "instead", "evidence")
 
 _HERE = Path(__file__).resolve().parent
 
@@ -56,8 +59,8 @@ def cache_folder() -> Path:
 def load(private: Iterable[Path] = (), arch: str | None = None) -> Knowledge:
     """The shipped records, overlaid by private folders in the order given (the later one wins an id).
 
-    With ``arch`` only those that could speak about it. Raises KbctlError for a private folder that does not
-    exist.
+    With ``arch`` only those that could speak about it, and in brief: ``whole`` adds the rest of a record.
+    Raises KbctlError for a private folder that does not exist.
     """
     parts = [_folder(shipped_folder(), arch, shipped=True)]
     for folder in private:
@@ -68,46 +71,67 @@ def load(private: Iterable[Path] = (), arch: str | None = None) -> Knowledge:
         parts.append(_folder(folder, arch, shipped=False))
     merged: dict[str, Json] = {}
     for part in parts:
-        merged = {name: record for name, record in merged.items() if name not in part["rows"]}
+        merged = {name: record for name, record in merged.items() if name not in part["ids"]}
         merged |= {record["id"]: record for record in part["records"]}
     stamp = _short("".join(part["stamp"] for part in parts))
     problems = tuple(problem for part in parts for problem in part["problems"])
     return Knowledge(tuple(merged.values()), stamp, problems)
 
 
+def whole(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A record with all that it tells; only its conditions may have been read so far."""
+    rest = record.get("rest")
+    return record if rest is None else {**_told(rest), **record}
+
+
+@cache
+def _told(rest: bytes) -> Json:
+    told: Json = json.loads(rest)
+    return told
+
+
 def _folder(folder: Path, arch: str | None, *, shipped: bool) -> Json:
     """One folder's compiled records: from the cache when its stamp still fits, else compiled and cached.
 
-    The cache holds a head and then a record a line, in the order of the head's ``rows`` (id -> the
-    architectures that it could speak about, null for any): only lines that are asked for are read.
+    The cache holds a head and then a record a line (see ``_line``): only what is asked for is parsed.
     """
     stamp = _stamp(folder)
     cached = cache_folder() / f"records-{_short(str(folder.resolve()))}.jsonl"
     with suppress(OSError, ValueError, KeyError, TypeError):
         head, *lines = cached.read_bytes().split(b"\n")
         part: Json = json.loads(head)
-        if part["stamp"] == stamp and part["form"] == FORM:
-            told = [
-                line
-                for line, archs in zip(lines, part["rows"].values(), strict=True)
-                if _may_speak(archs, arch)
-            ]
-            return part | {"records": json.loads(b"[" + b",".join(told) + b"]")}
+        if (part["stamp"], part["form"], part["count"]) == (stamp, FORM, len(lines)):
+            return part | _read([line.split(b"\t") for line in lines], arch)
     part = compile_folder(folder, shipped=shipped)
-    records = part.pop("records")
-    part |= {"stamp": stamp, "form": FORM, "rows": {record["id"]: _archs(record) for record in records}}
+    lines = [_line(record) for record in part.pop("records")]
+    part |= {"stamp": stamp, "form": FORM, "count": len(lines)}
     with suppress(OSError):
-        _replace(cached, "\n".join(map(_line, (part, *records))).encode())
+        _replace(cached, b"\n".join((_json(part), *lines)))
         _prune(cached.parent)
-    return part | {"records": [one for one in records if _may_speak(part["rows"][one["id"]], arch)]}
+    return part | _read([line.split(b"\t") for line in lines], arch)
 
 
-def _line(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def _line(record: Json) -> bytes:
+    """A record: its id, the architectures it could speak about, its conditions, the rest; tabs between."""
+    conditions = {key: value for key, value in record.items() if key not in _TOLD}
+    archs = _archs(record)
+    named = b" " if archs is None else f" {' '.join(archs)} ".encode()
+    rest = {key: record[key] for key in _TOLD}
+    return b"\t".join((record["id"].encode(), named, _json(conditions), _json(rest)))
 
 
-def _may_speak(archs: Sequence[str] | None, arch: str | None) -> bool:
-    return archs is None or arch is None or arch in archs
+def _json(value: Json) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _read(rows: Sequence[Sequence[bytes]], arch: str | None) -> Json:
+    """``ids`` of all rows, and ``records`` that could speak about an architecture; whole ones for None."""
+    asked = b" " if arch is None else f" {arch} ".encode()
+    told = [row for row in rows if asked in row[1] or row[1] == b" "]
+    records = json.loads(b"[" + b",".join([row[2] for row in told]) + b"]")
+    for record, row in zip(records, told, strict=True):
+        record["rest"] = row[3]
+    return {"ids": [row[0].decode() for row in rows], "records": records if arch else map(whole, records)}
 
 
 def _archs(record: Json) -> list[str] | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kb import versions
+from kb.knowledge import whole
 from kb.vocab import engines, options
 from recommend.match import match
 from recommend.query import resolve
@@ -175,7 +176,7 @@ def _against(one: Json, query: Query, bad: Iterable[Json]) -> str | None:
             for name, key, _ in block["when"]
         )
         if mentions and (hit := match(record, then)) and hit.sure:
-            return f"{record['id']} speaks against it: {record['title']}"
+            return f"{record['id']} speaks against it: {whole(record)['title']}"
     return None
 
 

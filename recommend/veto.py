@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kb import EMPTY, versions
+from kb.knowledge import whole
 from kb.model import Tried
 from kb.vocab.engines import ENGINES, role_names
 from recommend import arithmetic, own, remedy
@@ -74,7 +75,7 @@ class Verdict(NamedTuple):
 
 def judge(query: Query, evidence: Evidence) -> Verdict:
     """Weigh everything that bears on a query."""
-    matched = [(record, found) for record in evidence.records if (found := match(record, query))]
+    matched = [(whole(record), found) for record in evidence.records if (found := match(record, query))]
     spoken = {
         name[6:] for _, found in matched if found.sure for name in found.met if name.startswith("roles.")
     }
