@@ -31,7 +31,7 @@ _PARTIAL = ("llama.cpp", "ktransformers", "ollama", "ik_llama.cpp")
 EXACT = (1.0, 1.03)  # of a checkpoint's own index: what is loaded, and what padding adds
 COUNTED = (0.96, 1.1)  # of a count by config.json: norms, indexers, draft heads and vision are left out of it
 _KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "nvfp4": 0.5625, "fp4": 0.5625}
-_NAMED_SIZE = re.compile(r"(?<![a-z0-9.])(\d{1,4}(?:\.\d+)?)b(?![a-z0-9])", re.IGNORECASE)
+_NAMED_SIZE = r"(?i)(?<![a-z0-9.])(\d{1,4}(?:\.\d+)?)b(?![a-z0-9])"
 PRUNED = (0.25, 0.95)  # of the catalogued size: a name that tells so much is of a pruned checkpoint
 # Families whose published "fp8" checkpoints hold the experts in four bits.
 _FOUR_BIT_EXPERTS = {"deepseek-v4": 4}
@@ -106,7 +106,7 @@ def params_b(query: Query) -> float | None:
     if entry is None or not entry.params_total_b:
         return None
     least, most = (entry.params_total_b * part for part in PRUNED)
-    told = [float(size) for size in _NAMED_SIZE.findall(query.model.name or "")]
+    told = [float(size) for size in re.findall(_NAMED_SIZE, query.model.name or "")]
     return next((size for size in told if least < size < most), entry.params_total_b)
 
 

@@ -23,7 +23,7 @@ from recommend.weigh import Judged
 BENCHMARK_MIN = 5.0
 START_MIN = 3.0
 LOAD_GIB_PER_MIN = 60.0
-ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+ASSIGNMENT = r"[A-Za-z_][A-Za-z0-9_]*="
 
 
 class Prospect(NamedTuple):
@@ -130,7 +130,7 @@ def teaches(one: Prospect, explored: Explored) -> str | None:
 
 def command(argv: Sequence[str]) -> str:
     """Words as one shell line; assignments before the program stay unquoted on their left side."""
-    program = next((place for place, word in enumerate(argv) if not ASSIGNMENT.match(word)), len(argv))
+    program = next((place for place, word in enumerate(argv) if not re.match(ASSIGNMENT, word)), len(argv))
     pairs = (word.partition("=") for word in argv[:program])
     assigned = [f"{name}={shlex.quote(value)}" for name, _, value in pairs]
     return " ".join([*assigned, *map(shlex.quote, argv[program:])])

@@ -15,9 +15,9 @@ from kb import versions
 from kb.vocab.options import between, catalog, newest
 
 _IMPLIED = Path(__file__).with_name("implied.json")
-_EXACT = re.compile(r"==\s*([^,*]+)\Z")
-_LOWEST = re.compile(r"(?:>=|~=)\s*([^,]+)")
-_HIGHEST = re.compile(r"<=?\s*([^,=]+)")
+_EXACT = r"==\s*([^,*]+)\Z"
+_LOWEST = r"(?:>=|~=)\s*([^,]+)"
+_HIGHEST = r"<=?\s*([^,=]+)"
 
 
 def canonical_component(text: str) -> str:
@@ -78,8 +78,8 @@ def _implied() -> dict[str, dict[str, dict[str, str]]]:
 
 
 def _span(specifier: str) -> versions.Span:
-    exact = _EXACT.match(specifier)
+    exact = re.match(_EXACT, specifier)
     if exact:
         return exact[1], exact[1]
-    low, high = _LOWEST.search(specifier), _HIGHEST.search(specifier)
+    low, high = re.search(_LOWEST, specifier), re.search(_HIGHEST, specifier)
     return (low[1] if low else None), (high[1] if high else None)

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from kb.vocab.dialects import dialect
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z", re.DOTALL)
-_IMAGE_VERSION = re.compile(r":v?(\d+\.\d+(?:\.\d+)?(?:\.?(?:post|rc|dev)\d+)*|b\d{3,6})")
-_PINNED = re.compile(r"(?:^|/)(sglang|vllm|tensorrt[-_]llm)(?:\[[^\]]*\])?(?:==|@)([\w.+]+)\Z")
+_ASSIGNMENT = r"(?s)([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z"
+_IMAGE_VERSION = r":v?(\d+\.\d+(?:\.\d+)?(?:\.?(?:post|rc|dev)\d+)*|b\d{3,6})"
+_PINNED = r"(?:^|/)(sglang|vllm|tensorrt[-_]llm)(?:\[[^\]]*\])?(?:==|@)([\w.+]+)\Z"
 _CONTAINERS = ("docker", "podman", "nerdctl", "singularity", "apptainer")
-_PROMPT = re.compile(r"^\s*(?:\$|>)\s+")
+_PROMPT = r"^\s*(?:\$|>)\s+"
 _SHELL_PARTS = (  # compiled on first use: only shell text needs it
     r"""(?P<quoted>'[^']*'|"(?:\\.|[^"\\])*")|(?P<comment>(?<!\S)\#[^\n]*)|(?P<continued>\\[ \t]*\r?\n)"""
     r"""|(?P<escaped>\\.)|(?P<name><[A-Za-z][\w./-]*>)|(?P<redirect>(?<!\S)(?:\d?>&\d|\d?>>?[ \t]*[^\s;|&]+"""
@@ -72,7 +72,7 @@ def find_engine(words: Sequence[str]) -> Start:
     version: str | None = None
     image: Start | None = None
     for at, word in enumerate(words):
-        pinned = _PINNED.search(word)
+        pinned = re.search(_PINNED, word)
         version = pinned[2] if pinned else version
         engine, length = _program(words, at)
         if at and words[at - 1] == "--entrypoint" and (engine or word in _PROGRAMS):
@@ -81,7 +81,7 @@ def find_engine(words: Sequence[str]) -> Start:
             return Start(at + length, engine, version or (image.version if image else None))
         found = _image(word)
         if found and at and _is_container(words[:at]):
-            tag = _IMAGE_VERSION.search(word)
+            tag = re.search(_IMAGE_VERSION, word)
             image = Start(at + 1, found, tag[1] if tag else None)
     if image and dialect(image.engine or "").get("image_starts_server"):
         return image
@@ -94,7 +94,7 @@ def _behind_image(words: Sequence[str], at: int, engine: str, version: str | Non
         before = words[place - 1]
         is_value = before.startswith("-") and "=" not in before and place > at + 1
         if not words[place].startswith("-") and not is_value:
-            tag = _IMAGE_VERSION.search(words[place])
+            tag = re.search(_IMAGE_VERSION, words[place])
             behind = place + 1 + (words[place + 1 : place + 2] == ["serve"])
             return Start(behind, engine, version or (tag[1] if tag and _image(words[place]) else None))
     return Start(len(words), engine, version)
@@ -137,7 +137,7 @@ def assignments(words: Sequence[str]) -> dict[str, str]:
     for at, word in enumerate(words):
         previous = words[at - 1] if at else ""
         text = word.partition("=")[2] if word.startswith("--env=") else word
-        assigned = _ASSIGNMENT.match(text)
+        assigned = re.match(_ASSIGNMENT, text)
         if assigned and (
             previous in _ENV_FLAGS or word.startswith("--env=") or not previous.startswith("--")
         ):
@@ -148,7 +148,7 @@ def assignments(words: Sequence[str]) -> dict[str, str]:
 def without_assignments(words: Sequence[str]) -> list[str]:
     """The words after leading ``K=V`` words."""
     at = 0
-    while at < len(words) and _ASSIGNMENT.match(words[at]):
+    while at < len(words) and re.match(_ASSIGNMENT, words[at]):
         at += 1
     return list(words[at:])
 
@@ -166,7 +166,7 @@ def numbered_commands(text: str) -> list[tuple[int, list[str]]]:
     commands: list[tuple[int, list[str]]] = []
     for number, line in _logical_lines(text):
         try:
-            lexer = shlex.shlex(_PROMPT.sub("", line), posix=True, punctuation_chars=";&|()")
+            lexer = shlex.shlex(re.sub(_PROMPT, "", line), posix=True, punctuation_chars=";&|()")
             lexer.whitespace_split, lexer.commenters = True, ""
             commands += [(number, words) for words in _split_at_operators(list(lexer)) if words]
         except ValueError:
@@ -240,7 +240,7 @@ def exports(words: Sequence[str]) -> dict[str, str] | None:
     if not words:
         return None
     rest = words[1:] if words[0] in ("export", "set", "declare", "ENV") else words
-    pairs = [_ASSIGNMENT.match(word) for word in rest]
+    pairs = [re.match(_ASSIGNMENT, word) for word in rest]
     if not all(pairs) or not rest:
         return None
     return {one[1]: one[2] for one in pairs if one}

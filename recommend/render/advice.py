@@ -6,6 +6,7 @@ Owns the layout only. Must not rank or leave out a warning.
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 
@@ -98,7 +99,7 @@ def command_lines(argv: Sequence[str]) -> list[str]:
 def _parts(argv: Sequence[str]) -> Iterator[str]:
     """The words of a command, quoted; an option keeps its values beside it."""
     part: list[str] = []
-    program = next((place for place, word in enumerate(argv) if not ASSIGNMENT.match(word)), len(argv))
+    program = next((place for place, word in enumerate(argv) if not re.match(ASSIGNMENT, word)), len(argv))
     for place, word in enumerate(argv):
         if part and (word.startswith("-") or place <= program) and part != ["python"]:
             yield command(part)

@@ -10,16 +10,17 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-)
+_UNSAFE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 WIDTH = 100
 
 
 def safe(text: object) -> str:
     """Text with control and direction characters written out; newlines and tabs become spaces."""
-    flat = re.sub(r"[\r\n\t]+", " ", str(text))
-    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), flat)
+    words = str(text)
+    if words.isprintable():
+        return words
+    flat = re.sub(r"[\r\n\t]+", " ", words)
+    return re.sub(_UNSAFE, lambda found: found[0].encode("unicode_escape").decode(), flat)
 
 
 def row(label: str, text: object, *, indent: int = 2, gutter: int = 10) -> Iterator[str]:
