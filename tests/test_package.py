@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 import tarfile
@@ -73,3 +74,12 @@ def test_an_installed_wheel_answers_from_its_own_records(built, tmp_path):
         [sys.executable, "-c", where], capture_output=True, text=True, cwd=tmp_path, check=True
     )
     assert shown.stdout.startswith(str(target))
+
+
+@pytest.mark.parametrize(("version", "compiled"), [("editable", True), ("standard", False)])
+def test_an_editable_install_has_its_bytecode(tmp_path, version, compiled):
+    (tmp_path / "kb").mkdir()
+    (tmp_path / "kb" / "one.py").write_text("ONE = 1\n")
+    hook = runpy.run_path(str(ROOT / "hatch_build.py"))["CompiledSources"]
+    hook(str(tmp_path), {}, None, None, str(tmp_path), "wheel").initialize(version, {})
+    assert any(tmp_path.rglob("*.pyc")) is compiled
