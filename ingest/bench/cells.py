@@ -57,12 +57,12 @@ def read_cell(raw: Any) -> Cell | None:
     text = plain(str(raw))
     if text.lower() in _NOTHING or len(text) > 80:
         return None
-    if _DECIMAL_COMMA.match(text) and not re.match(r"^[+-]?\d{1,3},\d{3}\b", text):
+    if _DECIMAL_COMMA.match(text) and not re.match(r"^[+-]?\d{1,3},\d{3}(?!\d)", text):
         text = text.replace(".", "").replace(",", ".")
     found = _NUMBER.match(text)
     if (
         not found
-        or re.match(r"^\s*[-–/:x×→]\s*\d", found["rest"])
+        or re.match(r"^\s*[-–/:x×→·•]\s*\d|^\.\d", found["rest"])  # several numbers, or a version
         or (found["rest"][:1].isalpha() and _is_name(found))
     ):
         return None

@@ -55,6 +55,14 @@ def known_engine(text: str) -> str | None:
     return canonical_engine(text) or _MORE_ENGINES.get(text.strip().lower().replace("_", "-"))
 
 
+def engine_within(text: str) -> str | None:
+    """The one engine that a compound name holds ("qwen3_awq_sglang"); ``None`` where it is not one."""
+    if known_engine(text):
+        return known_engine(text)
+    held = {found for word in re.split(r"[^A-Za-z0-9.]+", text) if (found := known_engine(word))}
+    return held.pop() if len(held) == 1 else None
+
+
 def settings(engine_name: str | None, common: Mapping[str, Any]) -> dict[str, Any]:
     """Settings under the engine's own names; common names stay where the engine is unknown."""
     found: dict[str, Any] = {}

@@ -117,8 +117,9 @@ def _by_rows(table: Table, base: Facts, client: str) -> Iterator[Pair]:
         for line, row in islice(table.records(), _MOST_ROWS)
     ]
     units = Units.of(row for _, row in records)
+    serial = _is_serial(table)
     for line, record in records:
-        for one in variants.setups(_full(record, table)):
+        for one in variants.setups(_full(record, table, serial)):
             row = read_row(one, units, _for_engine(one.get("engine"), base))
             yield row.facts, _point(row, client, line)
 
@@ -130,7 +131,13 @@ def _for_engine(engine: Any, base: Facts) -> Facts:
     return replace(base, engine=None, engine_version=None, settings={}, environment={})
 
 
-def _full(record: Mapping[str, str], table: Table) -> dict[str, str]:
+def _is_serial(table: Table) -> bool:
+    """Whether the first cells number the setups ("C1", "C2", "C3") instead of telling their load."""
+    told = [re.fullmatch(r"[A-Za-z]+ ?(\d+)", cells.plain(row[0])) for _, row in table.rows if row]
+    return len(told) > 2 and [one and int(one[1]) for one in told] == list(range(1, len(told) + 1))
+
+
+def _full(record: Mapping[str, str], table: Table, serial: bool) -> dict[str, str]:
     """A record with the load that its heading names, and its first cell as test where nothing else is."""
     told = {key: value for key, value in _heading_load(table.heading).items() if _missing(record, key)}
     named = [place(label) for label in record]
@@ -139,7 +146,7 @@ def _full(record: Mapping[str, str], table: Table) -> dict[str, str]:
         told["test"] = record[first]
     elif table.heading and ("workload", "test") not in named:
         told["test"] = table.heading[-100:]
-    loads = {} if not _missing(record, "concurrency") else _load_of(record[first])
+    loads = {} if serial or not _missing(record, "concurrency") else _load_of(record[first])
     return told | loads | dict(record)
 
 

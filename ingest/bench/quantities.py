@@ -39,13 +39,19 @@ _TOKEN_RATE = re.compile("|".join(_LABELS["token_rate"]))
 _REQUEST_RATE = re.compile("|".join(_LABELS["request_rate"]))
 _INPUT = re.compile(r"\b(?:input|in|prompt|prefill|pp|inp|ingest|isl|eingabe)\b")
 _OUTPUT = re.compile(
-    r"\b(?:output|out|generated|generation|gen|decode|decoding|completion|tg|new|osl|ausgabe|generate|predicted)\b"
+    r"\b(?:output|out|generated|generation|gen|decode|decoding|completion|tg|new|osl|ausgabe|generate|predicted|eval)\b"
 )
 _TOTAL = re.compile(r"\b(?:total|tot|overall|combined|input output|in out)\b")
 _PER_GPU = re.compile(r"\b(?:per )?(?:gpu|gpus|device|chip|card|accelerator)\b")
 _LLAMA_BENCH = re.compile(r"^(?:[a-z]+ )?(pp|tg) \d{1,7}(?: t s| tok s| tokens s| d \d+)?$")
 _PER_WATT = re.compile(r"\b(?:per )?(?:w|watts?|joules?|k?wh)\b")
 _PER_USER = re.compile(r"\b(?:per )?(?:user|users|request|req|stream|seq|sequence|slot|client|session)\b")
+_NO_FIGURE = re.compile(  # what is derived from a measure, or asked of it
+    r"\b(?:timeout|spread|half width|variance|cv|ci|drift|reduction|improvement|increase|decrease|stable"
+    r"|threshold|budget|limit|deadline|delta|diff|difference|change|gain|speedup|overhead|penalty|regression|savings?|cost"
+    r"|price|usd|dollars?|slo|sla|stderr|uplift|degradation)\b"
+)
+_WHOLE_REQUEST = re.compile(r"total(?: time| request time)? (?:s|ms|sec|secs|seconds)")
 Patterns = tuple[tuple[str, re.Pattern[str]], ...]
 _COUNT_PATTERNS: Patterns = tuple(
     (name, re.compile("|".join(any_of))) for name, any_of in _LABELS["counts"].items()
@@ -88,9 +94,19 @@ def understand(label: str) -> Quantity | None:
     words = words_of(label)
     if not words or len(words) > 120:
         return None
+    if _NO_FIGURE.search(words) or "$" in label or "€" in label:
+        return _count(words, label)
     if "throughput" not in words and (found := _latency(words, _TOKEN_LATENCIES)):
         return found  # before rates: "time per output token (s/token)" holds the words of one
-    return _rate(words) or _latency(words, _LATENCY_PATTERNS) or _count(words, label)
+    return _rate(words) or _latency(words, _LATENCY_PATTERNS) or _whole(words) or _count(words, label)
+
+
+def _whole(words: str) -> Quantity | None:
+    """A statistic of "total_s" is over requests; without one it may be the duration of a run."""
+    statistic, rest = _statistic(words)
+    if statistic is None or not _WHOLE_REQUEST.fullmatch(rest):
+        return None
+    return Quantity(f"e2e_ms_{statistic}", _time_factor(rest) or 1e3)
 
 
 def _statistic(words: str) -> tuple[str | None, str]:
@@ -186,6 +202,7 @@ def _scope(words: str) -> tuple[str, str]:
 
 
 def _direction(words: str) -> str:
+    words = words.replace("prompt eval", "prompt")  # as llama.cpp and Ollama call reading
     given, made = bool(_INPUT.search(words)), bool(_OUTPUT.search(words))
     if (given and made) or (_TOTAL.search(words) and not given and not made):
         return "total_"

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from ingest.bench import cells, names
+from ingest.bench.directions import settle_direction
 from ingest.bench.identity import Facts
 from ingest.bench.quantities import Quantity, labels, understand, words_of
 from kb.model import Measurement
@@ -48,7 +49,7 @@ def place(label: str) -> tuple[str, str] | None:
 
 @dataclass(slots=True)
 class Row:
-    """What one row says; ``rest`` holds the cells that no rule placed."""
+    """What one row says; ``rest``: cells that no rule placed, ``named``: facts that it names itself."""
 
     facts: Facts = field(default_factory=Facts)
     workload: dict[str, Any] = field(default_factory=dict)
@@ -56,6 +57,7 @@ class Row:
     source_names: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     rest: dict[str, Any] = field(default_factory=dict)
+    named: set[str] = field(default_factory=set)
 
     def measurement(self, client: str | None = None, line: int | None = None) -> Measurement:
         """The row's point."""
@@ -72,13 +74,21 @@ def read_row(record: Mapping[str, Any], units: Units | None = None, base: Facts 
     """A record's cells, each put in its place. ``units`` decides labels that state no unit."""
     row = Row(facts=_copy(base))
     stated = {label for label in record if understand(label) and not _plain_rate(label)}
+    stated = set() if _is_closed_loop(record, stated) else stated
     for label, raw in record.items():
         if isinstance(raw, dict | list) or not isinstance(label, str):
             continue
         _place_cell(row, label, raw, units or Units(), bool(stated - {label}))
-    _settle_direction(row)
+    settle_direction(row)
     _settle_score(row)
     return row
+
+
+def _is_closed_loop(record: Mapping[str, Any], stated: Iterable[str]) -> bool:
+    """Whether a bare "qps" is a result: clients wait for answers, and no other label tells that rate."""
+    told = (understand(label) for label in stated)
+    rates = any(one and one.name.startswith("request_s") for one in told)
+    return not rates and any(place(label) == ("workload", "concurrency") for label in record)
 
 
 def _place_cell(row: Row, label: str, raw: Any, units: Units, has_other_rates: bool) -> None:
@@ -158,14 +168,50 @@ def _put(row: Row, kind: str, key: str, raw: Any) -> None:
     elif kind == "settings":
         row.facts.settings.setdefault(key, _maybe_number(value))
     elif key == "gpu_count":
-        row.facts.gpu_count = row.facts.gpu_count or int(cells.number(value) or 0) or None
+        row.facts.gpu_count = int(cells.number(value) or 0) or row.facts.gpu_count
+        row.named.add(key)
     elif key == "engine" and not names.known_engine(str(value)) and names.quantization(str(value)):
         _put_workload(row, "test", value)  # a label of the setup, not a server
     elif key == "engine" and (released := _RELEASE.fullmatch(str(value))) and names.known_engine(released[1]):
-        row.facts.engine = row.facts.engine or names.engine(released[1])
-        row.facts.engine_version = row.facts.engine_version or released[2]
+        _put_fact(row, "engine", names.engine(released[1]) or released[1])
+        _put_fact(row, "engine_version", released[2])
     else:
-        setattr(row.facts, key, getattr(row.facts, key) or str(value))
+        _put_fact(row, key, (names.engine_within(str(value)) if key == "engine" else None) or str(value))
+
+
+def _put_fact(row: Row, key: str, value: str) -> None:
+    """What a row names replaces what its surroundings say, and what those say of the thing replaced."""
+    if key in row.named:
+        return
+    row.named.add(key)
+    before = getattr(row.facts, key)
+    setattr(row.facts, key, value)
+    if before is None or _is_same(key, before, value):
+        return
+    for other in _BELONGS.get(key, ()):
+        if other not in row.named:
+            setattr(row.facts, other, None)
+    if key in ("engine", "model"):
+        widths = {name: one for name, one in row.facts.settings.items() if name in _WIDTHS}
+        row.facts.settings, row.facts.environment = widths if key == "model" else {}, {}
+
+
+_WIDTHS = ("tp", "pp", "ep", "dp")
+_BELONGS = {
+    "engine": ("engine_version",),
+    "model": ("quantization",),
+    "gpu": ("gpu_count", "driver", "cuda"),
+}
+
+
+def _is_same(key: str, one: str, other: str) -> bool:
+    if key == "engine":
+        return names.engine(one) == names.engine(other)
+    if key == "model":
+        known, same = names.model(one), names.model(other)
+        return one == other or (known is not None and same is not None and known.id == same.id)
+    known_gpu, same_gpu = names.gpu(one), names.gpu(other)
+    return one == other or (known_gpu is not None and known_gpu == same_gpu)
 
 
 def _put_workload(row: Row, key: str, value: Any) -> None:
@@ -212,85 +258,6 @@ def _add_metric(row: Row, label: str, quantity: Quantity, cell: cells.Cell, unit
 
 def _spread_name(name: str) -> str:
     return re.sub(r"_(?:mean|p50)$", "", name) + "_std"
-
-
-def _settle_direction(row: Row) -> None:
-    """A bare "tok/s" becomes output or total tokens: by arithmetic where the row allows it, else by the load.
-
-    People who sweep concurrency and write "tok/s" count generated tokens; the source's own name is kept.
-    """
-    _split_decode(row)
-    _settle_by_test(row)
-    for scope in ("", "_per_gpu", "_per_user"):
-        name = f"tok_s{scope}"
-        if name in row.metrics and scope == "":
-            _rename(row, name, _counted(row) or "output_tok_s")
-        elif name in row.metrics:
-            _rename(row, name, f"output_{name}")
-
-
-_READS = re.compile(r"\b(?:pp ?\d+|prefill|prompt(?: processing)?)\b", re.IGNORECASE)
-_MAKES = re.compile(r"\b(?:tg ?\d+|decode|generation|token generation)\b", re.IGNORECASE)
-
-
-def _settle_by_test(row: Row) -> None:
-    """Of a test that only reads ("pp512") or only writes ("tg128") a bare rate counts those tokens."""
-    test = str(row.workload.get("test") or "")
-    reads, makes = bool(_READS.search(test)), bool(_MAKES.search(test))
-    if row.workload.get("output_len") == 0 and row.workload.get("input_len"):
-        reads, makes = True, False
-    if "tok_s" in row.metrics and reads != makes:
-        _rename(row, "tok_s", "input_tok_s" if reads else "output_tok_s")
-
-
-_WHOLE = re.compile(r"\b(?:gesamt|aggregate|system|server|overall|total|combined|agg)\b")
-_ONE = re.compile(r"\b(?:decode|decoding|generation|gen|tg)\b")
-
-
-def _split_decode(row: Row) -> None:
-    """Beside an aggregate rate, a "decode" rate is that of one request."""
-    whole, one = (words_of(row.labels.get(name, "")) for name in ("tok_s", "output_tok_s"))
-    is_one = _ONE.search(one) and not _WHOLE.search(one)
-    if _WHOLE.search(whole) and is_one and "output_tok_s_per_user" not in row.metrics:
-        row.metrics["output_tok_s_per_user"] = row.metrics.pop("output_tok_s")
-        row.source_names["output_tok_s_per_user"] = row.labels["output_tok_s"]
-
-
-def _rename(row: Row, old: str, new: str) -> None:
-    if new in row.metrics or (new == "output_tok_s" and not row.workload):
-        return
-    row.metrics = {new if name == old else name: value for name, value in row.metrics.items()}
-    if old in row.source_names:
-        row.source_names[new] = row.source_names.pop(old)
-
-
-def _counted(row: Row) -> str | None:
-    """Which tokens a bare throughput counts, where lengths, width and time decide it."""
-    made = row.workload.get("output_len")
-    given = row.workload.get("input_len")
-    width = row.workload.get("batch_size") or row.workload.get("concurrency") or row.workload.get("prompts")
-    seconds = (row.metrics.get("e2e_ms_mean") or 0) / 1e3
-    measured = row.metrics["tok_s"]
-    totals = row.metrics.get("total_tokens")
-    if totals and row.metrics.get("duration_s") and measured:
-        return _of_total(row, totals, measured)
-    if not (made is not None and given and width and seconds and measured):
-        return None
-    for name, count in (("output_tok_s", made), ("total_tok_s", made + given)):
-        if abs(width * count / seconds - measured) < 0.05 * measured:
-            return name
-    return None
-
-
-def _of_total(row: Row, totals: float, measured: float) -> str | None:
-    """Whether a total that gives the measured rate counts answers only (answers x length) or prompts too."""
-    if abs(totals / (row.metrics.get("duration_s") or 1) - measured) > 0.05 * measured:
-        return None
-    answers = row.metrics.get("completed") or row.workload.get("concurrency") or 0
-    made = answers * (row.workload.get("output_len") or 0)
-    if abs(made - totals) < 0.05 * totals:
-        return "output_tok_s"
-    return "total_tok_s" if row.workload.get("input_len") else None
 
 
 def _copy(base: Facts | None) -> Facts:

@@ -6,15 +6,15 @@ Owns the walk. What a label means is ``quantities`` and ``rows``; which file it 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from ingest.bench import cells
+from ingest.bench import cells, requests
 from ingest.bench.families import statistic
 from ingest.bench.quantities import understand, words_of
-from ingest.bench.rows import ENGINE_VERSION, place
+from ingest.bench.rows import ENGINE_VERSION, Units, place
 
 _RESULTS = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
 _QUALITY = ("accuracy",)
@@ -26,6 +26,13 @@ _ABOUT = re.compile(
     r"meta(?:data)?|config(?:uration)?|env(?:ironment)?|system(?:_info)?|server(?:_info)?|hardware|info|setup|model"
     r"|(?:host|system|machine|hardware|gpu)_details|args|arguments|params|parameters|settings|run|fingerprint|machine|software|context|host|platform|backend"
 )
+_NAMERS = (  # objects whose "name" is that of what they describe
+    (re.compile(r"model(?:_info|_config)?"), "model", ""),
+    (re.compile(r"hardware|gpus?|accelerators?|devices?|gpu_info|hardware_info"), "gpu", "gpu_count"),
+    (re.compile(r"engine|framework|server|runtime|inference_engine"), "engine", ""),
+)
+_NAME = re.compile(r"(?:canonical_|repo_|model_|hf_|chip_|gpu_|display_|short_)?(?:name|id|path|model|type)")
+_COUNT = re.compile(r"(?:chip_|gpu_|device_|num_)?(?:count|gpus|number|n)")
 _MACHINE = ("host", "machine", "hardware", "platform")
 _FOLDED = ("median", "mean", "average", "avg", "best", "aggregate", "summary", "averages", "medians")
 _NUMBERED = (
@@ -39,11 +46,16 @@ _MOST_ROWS = 5000
 
 @dataclass(slots=True)
 class Found:
-    """Rows with what was said around them, objects marked as failed, and whether rows were left out."""
+    """Rows with what was said around them, objects marked as failed, and whether rows were left out.
+
+    ``notes`` say how units of single requests were decided, ``axes`` are lists of loads ("batch_sizes": …).
+    """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     failed: list[dict[str, Any]] = field(default_factory=list)
     cut: bool = False
+    notes: list[str] = field(default_factory=list)
+    axes: dict[str, set[str]] = field(default_factory=dict)
 
 
 def find_rows(document: Any) -> Found:
@@ -62,31 +74,97 @@ def _walk(value: Any, around: dict[str, Any], path: tuple[str, ...], found: Foun
         found.cut = found.cut or len(found.rows) >= _MOST_ROWS
     elif isinstance(value, Mapping):
         _object(value, around, path, found)
+    elif isinstance(value, list) and requests.are_requests(rows := _scalar_rows(value)):
+        units = Units.of(rows)
+        found.notes += units.notes
+        found.rows += [dict(around) | one | _named(path, found.axes) for one in requests.fold(rows, units)]
     elif isinstance(value, list):
         for one in value:
             if isinstance(one, Mapping | list):
                 _walk(one, around, path, found, lists + 1)
 
 
+def _scalar_rows(value: list[Any]) -> list[dict[str, Any]]:
+    """The members of a list of objects without what is nested in them; none where other things are listed."""
+    if not all(isinstance(one, Mapping) for one in value):
+        return []
+    return [_own(one) for one in value]
+
+
+def _own(value: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {str(key): one for key, one in value.items() if not isinstance(one, Mapping | list)}
+    return plain | _spread(value)
+
+
 def _object(value: Mapping[str, Any], around: dict[str, Any], path: tuple[str, ...], found: Found) -> None:
-    own = {str(key): one for key, one in value.items() if not isinstance(one, Mapping | list)} | _spread(
-        value
-    )
+    own = _own(value)
+    _note_axes(value, found.axes)
     said = _merged(around, _said(own) | _commands(value))
     if _is_result(own, said):
-        found.rows.append(said | _qualified(own, path) | _named(path))
+        found.rows.append(said | _qualified(own, path) | _named(path, found.axes))
     elif own.get("ok") is False or own.get("success") is False or own.get("status") in ("failed", "error"):
         found.failed.append(said | own)
     for key, one in value.items():
-        if isinstance(one, Mapping) and _ABOUT.fullmatch(str(key).lower().strip("_")):
-            about = _flat(one)
-            if str(key).lower().startswith(_MACHINE):
-                about.pop("model", None)  # the model of a computer
-            said = _merged(said, _said(about))
-    lists_rows = any(isinstance(one, list) and one and isinstance(one[0], Mapping) for one in value.values())
+        if isinstance(one, Mapping):
+            said = _merged(said, _said(_about(str(key).lower().strip("_"), one)))
+    for key in _below(value, _is_result(own, said)):
+        _walk(value[key], said, (*path, str(key)), found)
+
+
+def _below(value: Mapping[str, Any], is_result: bool) -> Iterable[str]:
+    """Members to look into. Rows beat a summary beside them, unless they are single requests."""
+    listed = {
+        key for key, one in value.items() if isinstance(one, list) and one and isinstance(one[0], Mapping)
+    }
+    single = {key for key in listed if requests.are_requests(_scalar_rows(value[key]))}
+    folded = {
+        key for key, one in value.items() if str(key).lower() in _FOLDED and isinstance(one, Mapping | list)
+    }
+    known = is_result or any(_tells(value[key]) for key in folded)
+    left = folded if listed - single else set()
+    left |= single if known else set()
+    return [key for key, one in value.items() if isinstance(one, Mapping | list) and key not in left]
+
+
+def _tells(value: Any) -> bool:
+    return isinstance(value, Mapping) and _is_result(_own(value), {})
+
+
+def _about(key: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """What an object says of the server or the load around it, its name as that of what it describes."""
+    for namer, named, counted in _NAMERS:
+        if namer.fullmatch(key) and (thing := _thing(value, named, counted)):
+            return thing
+    if not _ABOUT.fullmatch(key):
+        return {}
+    about = _flat(value)
+    if key.startswith(_MACHINE):
+        about.pop("model", None)  # the model of a computer
+    return about
+
+
+def _thing(value: Mapping[str, Any], named: str, counted: str) -> dict[str, Any]:
+    names = [
+        one
+        for key, one in value.items()
+        if _NAME.fullmatch(str(key).lower()) and isinstance(one, str) and one
+    ]
+    if not names or _is_result(_own(value), {}):
+        return {}
+    rest = {key: one for key, one in _flat(value).items() if not _NAME.fullmatch(key.lower())}
+    count = next((one for key, one in rest.items() if _COUNT.fullmatch(key.lower())), None)
+    version = rest.get("version") if named == "engine" else None
+    told = {named: names[0], counted: count, "engine_version": version}
+    return rest | {key: one for key, one in told.items() if key and one is not None}
+
+
+def _note_axes(value: Mapping[str, Any], axes: dict[str, set[str]]) -> None:
     for key, one in value.items():
-        if isinstance(one, Mapping | list) and not (str(key).lower() in _FOLDED and lists_rows):
-            _walk(one, said, (*path, str(key)), found)
+        if isinstance(one, list) and one and all(isinstance(step, int) for step in one[:100]):
+            single = re.sub(r"(?:_?levels?|_?values|s)$", "", re.sub(r"ies$", "y", str(key).lower()))
+            where = place(single)
+            if where is not None and where[0] == "workload":
+                axes.setdefault(where[1], set()).update(map(str, one[:100]))
 
 
 def _spread(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,7 +173,7 @@ def _spread(value: Mapping[str, Any]) -> dict[str, Any]:
     for key, one in value.items():
         if isinstance(one, Mapping) and str(key).lower() == "usage":  # as OpenAI's API counts a request
             spread |= {name: one[name] for name in ("prompt_tokens", "completion_tokens") if name in one}
-        if isinstance(one, Mapping) and understand(str(key)) is not None:
+        if isinstance(one, Mapping) and (understand(str(key)) or understand(f"mean {key}")):
             stats = {
                 name: raw
                 for name, raw in one.items()
@@ -159,13 +237,14 @@ def _qualified(own: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
     return spoken
 
 
-def _named(path: tuple[str, ...]) -> dict[str, Any]:
+def _named(path: tuple[str, ...], axes: Mapping[str, set[str]]) -> dict[str, Any]:
     """What the keys on the way say: a number under "prefill" is a length, a word names a test."""
     told: dict[str, Any] = {}
     words = [one for one in path if not _PLAIN_NAMES.fullmatch(one.lower()) and not one.isdecimal()]
     for above, key in pairwise(path):
         if key.isdecimal():
             name = next((name for pattern, name in _NUMBERED if pattern.search(above.lower())), None)
+            name = name or next((axis for axis, steps in axes.items() if key in steps), None)
             told |= {name: int(key)} if name else {}
     if words:
         told["test name"] = " / ".join(words[-2:])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ingest.bench import file_names, names, note_tables, placeholders, serving, tables, variants
+from ingest.bench import file_names, names, note_tables, placeholders, requests, serving, tables, variants
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.quantities import understand
 from ingest.bench.rows import Row, Units, place, read_row
@@ -79,7 +79,10 @@ def _read(source: Source) -> Reading:
         told = file_names.hints(source.name)
         kept = note_tables.points(table, told.facts or Facts(), _CLIENT)
         return benchmark(source, "bench_csv", grouped(kept), rows=len(records), extra=told.as_extra())
-    units = Units.of(row for _, row in records)
+    rows_only = [row for _, row in records]
+    units = Units.of(rows_only)
+    if requests.are_requests(rows_only):
+        records = [(full[0][0], one) for one in requests.fold(rows_only, units)]
     told = file_names.hints(source.name)
     pairs = [_row(line, one, units, told) for line, row in records for one in variants.setups(row)]
     kept = [pair for pair in pairs if pair[1].metrics]
@@ -92,8 +95,8 @@ def _read(source: Source) -> Reading:
         "bench_csv",
         grouped(kept),
         problems=[*_cut(text), *_ragged(table), *dropped[:20]],
-        lines=LineCount(total=len(rows), understood=len(kept) + 1, unknown=len(dropped)),
-        rows=len(records),
+        lines=LineCount(total=len(rows), understood=len(rows) - len(dropped), unknown=len(dropped)),
+        rows=len(table.rows),
         extra=_notes(table, units) | told.as_extra(),
     )
 
@@ -103,6 +106,7 @@ def _row(
 ) -> tuple[Facts, Measurement]:
     found = read_row(row, units, told.facts)
     take_options(found)
+    requests.label_computed(found)
     point = serving.complete(found.measurement(_CLIENT, line))
     return found.facts, point
 
@@ -149,13 +153,15 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
+    version=2,
     docs=(
         "Any delimited table of results (comma, semicolon, tab; BOM and UTF-16 are fine): columns are "
         "recognised by label and unit, so that vLLM sweep summaries, copies of printed tables and "
         "people's own columns are read alike. Each row is a point; rows that name hardware, model or "
         "engine are grouped by them; columns named as an engine option are settings. A throughput that "
         "does not say which tokens it counts is settled by arithmetic where lengths, batch and time allow "
-        "it. Rows whose results are empty (a failed run) are kept if they count requests, and otherwise "
+        "it. Rows of single requests are folded to a point for each load, said to be "
+        "computed. Rows whose results are empty (a failed run) are kept if they count requests, and otherwise "
         "listed."
     ),
 )

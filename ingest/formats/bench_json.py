@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ingest.bench import file_names, jsontext, placeholders, serving, trees, variants
+from ingest.bench import file_names, jsontext, placeholders, requests, serving, trees, variants
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.quantities import understand
 from ingest.bench.rows import Row, Units, place, read_row
@@ -57,7 +57,9 @@ def _read(source: Source) -> Reading:
         "bench_json",
         _with_failures(kept, found.failed),
         problems=[*documents.problems, *_left_out(found, len(points) - len(kept))],
-        extra=({"units": units.notes} if units.notes else {}) | told.as_extra() | _failures(found.failed),
+        extra=({"units": notes} if (notes := found.notes + units.notes) else {})
+        | told.as_extra()
+        | _failures(found.failed),
     )
 
 
@@ -65,6 +67,7 @@ def _row(record: Mapping[str, Any], units: Units, told: file_names.Hints) -> Row
     row = read_row(record, units)
     row.facts = file_names.fill_facts(row.facts, told)
     take_options(row)
+    requests.label_computed(row)
     return row
 
 
@@ -100,11 +103,14 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
+    version=2,
     docs=(
         "Results in JSON of people's own making: every object that holds a latency, a throughput or a "
         "score under a name that says so is a point; what the objects around it say of model, hardware, "
         "engine and load holds for it, the client's command line included. Units come from the names, or "
         "are decided by size and said. Objects that repeat figures of others (a summary of the rows "
-        "beside it) are left out, points marked as failed become warnings."
+        "beside it) are left out, points marked as failed become warnings. Objects of single requests are "
+        "folded to a point for each load: counts, means and percentiles, and rates where they say when they "
+        "started; each such figure says that it was computed."
     ),
 )

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ingest.bench import cells, jsontext, tables
+from ingest.bench import cells, jsontext, requests, tables
 from ingest.bench.families import Families, add_rows
 from ingest.bench.identity import Facts, benchmark, experiment
 from ingest.bench.sniffing import below_pages, needing
@@ -184,7 +184,8 @@ def _read_records(source: Source) -> Reading:
         ("request_latency", "e2e_ms"),
         ("inter_token_latency", "itl_ms"),
     ):
-        metrics |= _distribution(base, [_value(one, key) for one in good])
+        told = requests.distribution([_value(one, key) for one in good])
+        metrics |= {f"{base}_{stat}": value for stat, value in told.items()}
     load = {
         "input_len": _mean([_value(one, "input_sequence_length") for one in good]),
         "output_len": _mean([_value(one, "output_sequence_length") for one in good]),
@@ -209,15 +210,6 @@ def _value(record: Mapping[str, Any], key: str) -> float | None:
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
-
-
-def _distribution(base: str, values: Iterable[float | None]) -> dict[str, float | None]:
-    known = sorted(value for value in values if value is not None)
-    if not known:
-        return {}
-    found: dict[str, float | None] = {f"{base}_mean": sum(known) / len(known)}
-    picked = {f"p{q}": known[min(len(known) - 1, int(len(known) * q / 100))] for q in (50, 90, 95, 99)}
-    return found | {f"{base}_{name}": one for name, one in picked.items()}
 
 
 FORMATS = [
