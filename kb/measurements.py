@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kb.knowledge import shipped_folder
-from kb.vocab.gpus import Gpu
+from kb.vocab.gpus import Gpu, find_gpu, sibling_of
 from kb.vocab.models import ModelEntry
 
 ENGINES = {"trtllm": "tensorrt-llm"}
@@ -29,6 +29,9 @@ GPUS = {
     "l40s": "NVIDIA L40S",
     "rtx_pro_6000_server": "NVIDIA RTX PRO 6000 Blackwell Server Edition",
 }
+
+
+PHASES = ("prefill", "decode")
 
 
 class ServingPoint(NamedTuple):
@@ -160,20 +163,51 @@ class KernelTimes(NamedTuple):
     times: Mapping[str, float]
 
 
+def kernel_times(gpu: Gpu | None, entry: ModelEntry | None) -> tuple[KernelTimes, ...]:
+    """Measured times of the kernels that a model has work for, on this product or the nearest of its kind.
+
+    Experts: those of its shape. Attention: the head layouts of one rank of 1 to 8; none if it is latent.
+    """
+    label = measured_product(gpu) if gpu else None
+    if label is None or entry is None:
+        return ()
+    shape = (entry.hidden, entry.expert_intermediate, entry.top_k, entry.experts)
+    experts = moe_kernels(label, *shape) if entry.experts else ()
+    heads, kv_heads, width = entry.heads, entry.kv_heads, entry.head_dim
+    if not heads or not kv_heads or not width or entry.kv_lora_rank:
+        return experts
+    ranks = [size for size in (1, 2, 4, 8) if heads % size == 0]
+    layouts = dict.fromkeys((heads // size, max(kv_heads // size, 1)) for size in ranks)
+    found = [attention_kernels(label, phase, *one, width) for phase in PHASES for one in layouts]
+    return (*experts, *(times for rows in found for times in rows))
+
+
+def measured_product(gpu: Gpu) -> str | None:
+    """The tables' label of a product: itself, else the nearest of its architecture, else of the sibling."""
+    itself = next((label for label, name in GPUS.items() if name == gpu.name), None)
+    measured = {} if itself else {label: find_gpu(name) for label, name in GPUS.items()}
+    apart = {
+        label: (one.arch != gpu.arch, abs((one.bandwidth_gb_s or 0) - (gpu.bandwidth_gb_s or 0)), label)
+        for label, one in measured.items()
+        if one and one.arch in (gpu.arch, sibling_of(gpu.arch or ""))
+    }
+    return itself or min(apart, key=apart.__getitem__, default=None)
+
+
 def moe_kernels(
-    gpu: str, hidden: int | None, intermediate: int | None, top_k: int | None, experts: int | None
+    label: str, hidden: int | None, intermediate: int | None, top_k: int | None, experts: int | None
 ) -> tuple[KernelTimes, ...]:
-    """Measured MoE kernels of one product for one expert shape; empty where none was measured."""
-    prefix = f"\n{_label(gpu)}\t{hidden}\t{intermediate}\t{top_k}\t{experts}\t"
+    """MoE kernels of one of the tables' GPUs for one expert shape; empty where none was measured."""
+    prefix = f"\n{label}\t{hidden}\t{intermediate}\t{top_k}\t{experts}\t"
     shape = ("hidden", "intermediate", "topk", "experts", "tp", "ep")
     return tuple(_times(row, "moe", row["dtype"], shape) for row in _rows("moe_kernels.tsv", prefix))
 
 
 def attention_kernels(
-    gpu: str, phase: str, heads: int, kv_heads: int, head_dim: int
+    label: str, phase: str, heads: int, kv_heads: int, head_dim: int
 ) -> tuple[KernelTimes, ...]:
-    """Measured attention kernels of one product for one head layout, in ``prefill`` or ``decode``."""
-    prefix = f"\n{_label(gpu)}\t{phase}\t{heads}\t{kv_heads}\t{head_dim}\t"
+    """Attention kernels of one of the tables' GPUs for one head layout, in ``prefill`` or ``decode``."""
+    prefix = f"\n{label}\t{phase}\t{heads}\t{kv_heads}\t{head_dim}\t"
     shape = ("heads", "kv_heads", "head_dim", "kv_dtype")
     rows = _rows("attention_kernels.tsv", prefix)
     return tuple(_times(row, f"attention.{phase}", row["dtype"], shape) for row in rows)
@@ -211,10 +245,6 @@ def _text(name: str) -> str:
     return path.read_text(encoding="utf-8") if path.is_file() else "\n"
 
 
-def _label(gpu: str) -> str:
-    return next((label for label, name in GPUS.items() if name == gpu), gpu)
-
-
 def writeups() -> tuple[Mapping[str, Any], ...]:
     """Measured points of write-ups, as ``writeups.json`` gives them (unknown versions and dates are null)."""
     path = folder() / "writeups.json"
@@ -241,15 +271,10 @@ def own_model_path(store: Path | None) -> Path | None:
 def known_about(gpu: Gpu | None, entry: ModelEntry | None, store: Path | None) -> dict[str, Any]:
     """What ships about one GPU and model: fitted model, serving points, kernel times, write-ups, steps."""
     names = [] if entry is None else [one.rpartition("/")[2] for one in (entry.id, *entry.hub_ids)]
-    shape = (
-        (entry.hidden, entry.expert_intermediate, entry.top_k, entry.experts)
-        if entry and entry.experts
-        else None
-    )
     return {
         "model": fitted_model(store),
         "serving": tuple(serving(names)) if names else (),
-        "kernels": moe_kernels(gpu.name, *shape) if gpu and shape else (),
+        "kernels": kernel_times(gpu, entry),
         "writeups": writeups(),
         "interventions": _vocabulary("interventions.json"),
         "proofs": _vocabulary("proofs.json"),

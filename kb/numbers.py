@@ -94,9 +94,15 @@ def _model(_: str, rest: str) -> Found | None:
     return "the roofline estimate and the regression that corrects it", rows
 
 
+def _kernels(_: str, rest: str) -> Found | None:
+    source = measurements.sources().get(f"{rest}_kernels.tsv")
+    return (f"published times of {rest} kernels by GPU, shape and load", dict(source)) if source else None
+
+
 _KINDS: dict[str, Callable[[str, str], Found | None]] = {
     "serving": _serving,
     "writeup": _writeup,
     "catalog": _catalog,
     "model": _model,
+    "kernels": _kernels,
 }

@@ -6,7 +6,7 @@ Owns how measurements and the model become one expected value, and when to absta
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kb import EMPTY
@@ -15,10 +15,11 @@ from kb.model import Point, Tried
 from kb.vocab import gpus, models
 from kb.vocab.gpus import Gpu
 from kb.vocab.models import ModelEntry
+from recommend import kernel_times
 from recommend.advice import Expected
 from recommend.candidates import layout_for
 from recommend.features import Situation, features, position
-from recommend.physics import Load, expert_params_b
+from recommend.physics import Load
 from recommend.question import Query
 from recommend.samples import shape_of, situation_of
 from recommend.score import METRICS, novelty_of, predict, residual
@@ -30,12 +31,10 @@ METRIC_OF_GOAL = {
     "latency": "ttft_ms",
     "interactivity": "tpot_ms",
 }
-# A pair of kernels of one role moves a whole step by at most the role's share of it.
 # How far a single reported number may be off.
 ANCHOR_MARGIN = 1.2
 # How far releases of one engine differ at the 90th percentile.
 DRIFT = 0.62
-ROLE_SHARE = {"moe": 0.5, "attention.decode": 0.2, "attention.prefill": 0.1}
 
 
 class Known(NamedTuple):
@@ -56,6 +55,7 @@ class Outlook(NamedTuple):
     shown: Mapping[str, Expected]
     nearest: tuple[str, ...] = ()
     novelty: str = "new-both"
+    kernels: tuple[kernel_times.Gap, ...] = ()
 
 
 def outlook(
@@ -74,12 +74,13 @@ def outlook(
         if (own := measured_here(runs, load, metric, noise(known), query.engine_version)) is not None:
             metrics[metric] = own
             logs[metric] = math.log(own.value)
-    shift = kernel_shift(query, load, known)
+    compared = kernel_times.gaps(query, load, known.kernels)
+    shift = kernel_times.shift(query, compared)
     if shift and not runs:
         logs = {
             metric: value + (shift if metric == "output_tok_s" else -shift) for metric, value in logs.items()
         }
-    return Outlook(log_values=logs, shown=metrics, nearest=nearest, novelty=_novelty(query, known))
+    return Outlook(logs, metrics, nearest, _novelty(query, known), compared)
 
 
 def _novelty(query: Query, known: Known) -> str:
@@ -313,53 +314,3 @@ def _basis(novelty: str, gpu: Gpu, near: Sequence[tuple[float, Near]], model: Js
     layout = f"{point.gpus} GPUs, {point.precision or 'unknown precision'}, {point.concurrency} in flight"
     lengths = f"{point.input_len}/{point.output_len} tokens"
     return f"{told}; nearest: {point.engine} {release}, {layout}, {lengths}: {point.output_tok_s:.0f} tok/s"
-
-
-def kernel_shift(query: Query, load: Load, known: Known) -> float:
-    """Log factor on throughput from measured kernel times of this GPU: 0 for the fastest or unknown."""
-    total = 0.0
-    for role, share in ROLE_SHARE.items():
-        kernel = query.kernel(role)
-        ratio = slowdown(role, kernel, query, load, known.kernels) if kernel else None
-        if ratio is not None:
-            total -= math.log(1 + share * _weight(role, query) * (ratio - 1))
-    return total
-
-
-def _weight(role: str, query: Query) -> float:
-    if role != "moe" or query.entry is None:
-        return 1.0
-    return min(1.0, expert_params_b(query.entry) / (query.entry.params_total_b or 1.0) + 0.1)
-
-
-def slowdown(
-    role: str, kernel: str, query: Query, load: Load, kernels: Iterable[KernelTimes]
-) -> float | None:
-    """How much longer a kernel takes than the fastest of its role here, or ``None`` where not measured."""
-    best: dict[str, float] = {}
-    for times in kernels:
-        if times.role == role and times.dtype in dtypes(query) and times.engine == query.engine:
-            for value in at_load(times, load):
-                best[times.kernel] = min(best.get(times.kernel, math.inf), value)
-    if kernel not in best or len(best) < 2:
-        return None
-    return best[kernel] / min(best.values())
-
-
-def dtypes(query: Query) -> tuple[str, ...]:
-    """The kernel tables' words for a weight quantization."""
-    word = query.quantization or ""
-    table = {"nvfp4": ("nvfp4",), "mxfp4": ("w4a16_mxfp4", "w4a8_mxfp4_mxfp8"), "fp8-block": ("fp8_block",)}
-    if word in table:
-        return table[word]
-    if word.startswith("fp8"):
-        return ("fp8", "fp8_block")
-    return ("bfloat16",) if word in ("bf16", "fp16", "") else ("int4_wo",)
-
-
-def at_load(times: KernelTimes, load: Load) -> Iterator[float]:
-    """The latency measured nearest to the number of tokens in one decode step, in ms."""
-    counts = {int(name[1:]): value for name, value in times.times.items() if name[1:].isdigit()}
-    if counts:
-        near = min(counts, key=lambda tokens: abs(math.log2(tokens / load.concurrency)))
-        yield counts[near]

@@ -67,7 +67,7 @@ def pick(one: Prospect, explored: Explored, question: Query, known: Known, best:
         p_works=judged.p_works,
         predicted=shown.get("output_tok_s"),
         measured=tuple(shown[metric] for metric in ("ttft_ms", "tpot_ms") if metric in shown),
-        why=why.reasons(judged, _against(explored), explored.roles),
+        why=why.reasons(judged, _against(explored), explored.roles, one.outlook.kernels),
         verify=why.verify(query, known.proofs, explored.roles),
         cost_min=cost_min(query),
         gain=gain(one, best),

@@ -10,6 +10,7 @@ from typing import Any
 
 from recommend.advice import Reason
 from recommend.alike import same_release
+from recommend.kernel_times import Gap
 from recommend.question import Query, Resolution
 from recommend.veto import Finding
 from recommend.weigh import Judged, about, answered
@@ -27,12 +28,15 @@ _EFFECT = {
 }
 
 
-def reasons(judged: Judged, against: Against, roles: Sequence[str]) -> tuple[Reason, ...]:
-    """Why this pick: what ran, why each kernel, what is doubtful."""
+def reasons(
+    judged: Judged, against: Against, roles: Sequence[str], timed: Sequence[Gap] = ()
+) -> tuple[Reason, ...]:
+    """Why this pick: what ran, why each kernel, how fast its kernels were timed, what is doubtful."""
     found = [
         *_of_runs(judged),
         *_of_roles(judged, against, roles),
         *judged.candidate.because,
+        *_of_times(timed),
         *_of_points(judged),
         *_of_writeups(judged),
         *_of_doubts(judged),
@@ -112,6 +116,17 @@ def effect_of(found: Finding) -> str:
 def sentence(text: str) -> str:
     """A title as a sentence."""
     return text.rstrip(".") + "."
+
+
+def _of_times(timed: Sequence[Gap]) -> Iterator[Reason]:
+    for one in timed:
+        place = f"{one.gpu}, {one.engine}, {one.shape}, {one.load}"
+        slower = f"counted as {one.ratio:.2f} times as slow as {one.fastest}, the fastest timed"
+        fast = one.kernel == one.fastest
+        yield Reason(
+            f"{one.role} = {one.kernel}: {'the fastest timed' if fast else slower} ({place}).",
+            (f"kernels:{one.role.partition('.')[0]}",),
+        )
 
 
 def _of_points(judged: Judged) -> Iterator[Reason]:
