@@ -6,8 +6,6 @@ costs them start-up time. Must not read files, open databases, or import anythin
 library. Unknown is ``None`` or an empty mapping, never a guess.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 

@@ -3,8 +3,6 @@
 Owns the shape that ``recommend --json`` prints (schema ``kbctl.recommend/1``). Holds no judgement.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple

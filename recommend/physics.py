@@ -4,8 +4,6 @@ Owns the roofline estimate that the regression corrects. Pure arithmetic: no fil
 Unknown sizes make the estimate ``None``, never a guess.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Owns the values only; ``recommend.query.ask`` makes one from the other. Must not look anything up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ Owns the lookup over ``gpus.json``. Must not ask the machine and must not guess:
 covers gives ``None``, and ``nearest`` tells what was probably meant.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

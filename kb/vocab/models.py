@@ -4,8 +4,6 @@ Owns the lookup over ``models.json``. Must not read checkpoints. A size or a kin
 ``None``; a name that no entry covers gives ``None``, and ``nearest`` tells what was probably meant.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -7,8 +7,6 @@ neighbours:
 only what both agree on is certain.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
