@@ -37,7 +37,7 @@ class Asked(NamedTuple):
     roles: Sequence[str] = ()
     workload: Mapping[str, Any] = EMPTY
     command: Sequence[str] = ()
-    launch: engines.Launch | None = None
+    launch: "engines.Launch | None" = None
     checkpoint: Checkpoint | None = None
     goal: str | None = None
     limits: Mapping[str, float] = EMPTY
