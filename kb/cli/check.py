@@ -6,11 +6,23 @@ Owns the command's options and its exit status (1 only for known-bad). Understan
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from kb.cli.asking import (
+    Engine,
+    Env,
+    Gpu,
+    Gpus,
+    ModelName,
+    Quantization,
+    Role,
+    Set,
+    With,
+    Workload,
+    on_this_machine,
+)
 from kb.cli.options import AsJson, RecordDirs, StorePath, print_json
 
 if TYPE_CHECKING:
@@ -20,24 +32,6 @@ if TYPE_CHECKING:
     from kb.knowledge import Knowledge
     from recommend.question import Asked
 
-Gpu = Annotated[str | None, typer.Option("--gpu", help="GPU: arch (sm120), product, nickname, or auto.")]
-Gpus = Annotated[int | None, typer.Option("--gpus", help="Number of GPUs.")]
-ModelName = Annotated[str | None, typer.Option("--model", help="Model: hub id, path, or nickname.")]
-Quantization = Annotated[
-    str | None, typer.Option("--quantization", help="Weight quantization, e.g. nvfp4, fp8.")
-]
-Engine = Annotated[str | None, typer.Option("--engine", help="Engine, with ==VERSION where known.")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="Setting by flag dest, key=value; repeatable.")]
-Env = Annotated[list[str] | None, typer.Option("--env", help="Environment variable, K=V; repeatable.")]
-With = Annotated[
-    list[str] | None, typer.Option("--with", help="Component version, e.g. flashinfer=0.6.5; repeatable.")
-]
-Role = Annotated[
-    list[str] | None, typer.Option("--role", help="Kernel a log says was resolved, role=kernel; repeatable.")
-]
-Workload = Annotated[
-    list[str] | None, typer.Option("--workload", help="Workload, e.g. concurrency=64; repeatable.")
-]
 Command = Annotated[
     list[str] | None,
     typer.Argument(
@@ -113,8 +107,7 @@ def _with_command(asked: Asked, words: list[str]) -> Asked:
     return asked._replace(command=words, checkpoint=checkpoint_among(named))
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A question and where it stands: file and line, both None for a command line.
 
     ``question`` is None where the file launches nothing; ``note`` then says so.
@@ -229,18 +222,6 @@ def from_files(asked: Asked, paths: list[Path]) -> list[Place]:
 def _nothing(told: Told) -> str:
     why = next(iter(told.notes), "")
     return "holds no launch command that is known" + (f" ({why})" if why else "")
-
-
-def on_this_machine(asked: Asked) -> Asked:
-    """The question with ``--gpu auto`` answered by nvidia-smi."""
-    if (asked.gpu or "").lower() != "auto":
-        return asked
-    from kb.cli.machine import local_gpus
-
-    name, count, driver = local_gpus()
-    return asked._replace(
-        gpu=name, gpus=asked.gpus or count, dependencies=(f"driver={driver}", *asked.dependencies)
-    )
 
 
 def _workload(texts: list[str]) -> dict[str, object]:

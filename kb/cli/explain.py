@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kb.cli import check
+from kb.cli import asking
 from kb.cli.options import AsJson, RecordDirs, StorePath, print_json
 
 Name = Annotated[
@@ -31,15 +31,15 @@ def register(app: typer.Typer) -> None:
 def explain(
     name: Name = None,
     why_not: WhyNot = None,
-    gpu: check.Gpu = None,
-    gpus: check.Gpus = None,
-    model: check.ModelName = None,
-    quantization: check.Quantization = None,
-    engine: check.Engine = None,
-    settings: check.Set = None,
-    environment: check.Env = None,
-    dependencies: check.With = None,
-    roles: check.Role = None,
+    gpu: asking.Gpu = None,
+    gpus: asking.Gpus = None,
+    model: asking.ModelName = None,
+    quantization: asking.Quantization = None,
+    engine: asking.Engine = None,
+    settings: asking.Set = None,
+    environment: asking.Env = None,
+    dependencies: asking.With = None,
+    roles: asking.Role = None,
     records: RecordDirs = None,
     store: StorePath = None,
     as_json: AsJson = False,
@@ -174,7 +174,7 @@ def _why_not(asked: Any, text: str, store: Path | None, records: list[Path], *, 
     from recommend.query import ask, kernel_named, pairs
     from recommend.render.verdict import finding_json
 
-    query = ask(check.on_this_machine(asked))
+    query = ask(asking.on_this_machine(asked))
     ((role, label),) = pairs([text], "--why-not").items()
     one = role_names(role)[0]
     kernel = kernel_named(query, one, label)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kb.cli.check import Engine, Env, Gpu, Gpus, ModelName, Quantization, Set, With, on_this_machine
+from kb.cli.asking import Engine, Env, Gpu, Gpus, ModelName, Quantization, Set, With, on_this_machine
 from kb.cli.options import AsJson, RecordDirs, StorePath, print_json
 from kb.errors import EXIT_NO, KbctlError
 
