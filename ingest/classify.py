@@ -51,9 +51,15 @@ class Start:
         """The first line with an event of this kind."""
         return next((one.line for one in self.events if one.kind == kind), None)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it listens without a model and was asked for none: nothing is missing from its log."""
+        kinds = {one.kind for one in self.events}
+        return "idle" in kinds and not kinds & {"stage", "ready", "served"}
+
     def stage_at(self, line: int) -> Stage:
         """The furthest step that any process of the start had reached at a line."""
-        ready = self.line_of("ready")
+        ready = self.line_of("idle") if self.is_idle else self.line_of("ready")
         begun = self.first - 1 if ready is None else ready
         if begun < line and self.scan.progress_after(begun, line - 1):
             return "serve"

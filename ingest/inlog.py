@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ingest.bench.serving import HEADING, block_measurement, blocks
+from ingest.bench.serving import HEADING, batch_load, block_measurement, blocks, namespace
 from ingest.events import Values
 from ingest.logline import Line
 
@@ -62,9 +62,12 @@ class LatencyRows:
     def __init__(self) -> None:
         self.active = False
         self._metrics: dict[str, float] = {}
+        self._load: Values = {}
 
     def feed(self, line: Line) -> list[tuple[str, Values]]:
         """Take a line; a sample once the 99th percentile has come."""
+        if line.text.startswith("Namespace("):
+            self._load = batch_load(namespace(line.text))
         if "latency: " not in line.text:
             return []
         found = _LATENCY.match(line.text.strip())
@@ -79,5 +82,5 @@ class LatencyRows:
 
     def _done(self) -> list[tuple[str, Values]]:
         metrics, self._metrics = self._metrics, {}
-        sample = {"metrics": metrics, "workload": {}, "client": "batch latency", "stated": True}
+        sample = {"metrics": metrics, "workload": self._load, "client": "batch latency", "stated": True}
         return [("served", {}), ("sample", sample)]

@@ -93,6 +93,11 @@ def asked_settings(engine: str, version: str | None, dump: Mapping[str, Any]) ->
     }
 
 
+def own_options(engine: str, dump: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the arguments of a program that runs the engine itself, those that some release of it knows."""
+    return {key: value for key, value in dump.items() if option(engine, None, key) is not None}
+
+
 def _was_computed(engine: str, key: str, value: Any) -> bool:
     """SGLang computes its memory fraction to three decimals where none was asked for; people give two."""
     computed = engine == "sglang" and key == "mem_fraction_static" and isinstance(value, float)

@@ -26,6 +26,7 @@ OURS = {
     "sglang_one_batch",
     "sglang_accuracy",
     "trtllm_bench",
+    "trtllm_old_bench",
     "llama_bench",
     "llama_benchy",
     "genai_perf",

@@ -199,6 +199,12 @@ def arguments_facts(arguments: Mapping[str, Any]) -> Facts:
     return Facts(model=spoken[0] if spoken else None, engine=own_engine(backend), quantization=told)
 
 
+def batch_load(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The load of a benchmark of one static batch, by its arguments."""
+    known = {key: cells.whole(arguments.get(key)) for key in ("batch_size", "input_len", "output_len")}
+    return {key: value for key, value in known.items() if value is not None}
+
+
 def own_engine(backend: Any) -> str | None:
     """The engine of a client's back end, where only that engine speaks it; OpenAI's protocol proves none."""
     found: str | None = labels("own_protocol").get(str(backend or ""))

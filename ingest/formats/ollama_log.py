@@ -26,6 +26,7 @@ _STARTING = frozenset({"build: ", "build_info: ", "build info"})
 RULES = (
     rule("server config", "start", r"server config"),
     rule("Listening on", "facts", r"Listening on \S+:(?P<port>\d+) \(version (?P<engine_version>[\w.+-]+)\)"),
+    rule("Listening on", "idle"),  # it loads a model only when one is asked for
     rule(
         "inference compute",
         "facts",

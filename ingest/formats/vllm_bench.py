@@ -13,6 +13,7 @@ from ingest.bench import file_names, jsontext, serving, serving_tables
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
 from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
+from ingest.settings import asked_settings, own_options
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
 
@@ -78,15 +79,19 @@ def _sniff_latency(source: Source) -> float:
 
 def _read_latency(source: Source) -> Reading:
     metrics: dict[str, float | None] = {}
+    arguments: dict[str, Any] = {}
     total, first = 0, None
     for number, text in source.lines():
         total = number
+        if "Namespace(" in text:
+            arguments = serving.namespace(text)
         found = _LATENCY_ROW.match(text.strip())
         if found:
             first = first or number
             name = "mean" if found["mean"] else f"p{found['p']}"
             metrics[f"e2e_ms_{name}"] = float(found["mean"] or found["v"]) * 1e3
     point = Measurement(
+        workload=serving.batch_load(arguments),
         metrics=metrics,
         client="vllm bench latency",
         line=first,
@@ -95,7 +100,7 @@ def _read_latency(source: Source) -> Reading:
     return benchmark(
         source,
         "vllm_bench_latency",
-        [experiment(Facts(), [point])],
+        [experiment(_in_process(arguments), [point])],
         tool="vllm bench latency",
         lines=_counted(total, len(metrics)),
     )
@@ -148,6 +153,22 @@ def _model_of(result: dict[str, Any]) -> Facts:
     return Facts(model=name if isinstance(name, str) else None)
 
 
+def _in_process(arguments: dict[str, Any]) -> Facts:
+    """What the arguments say of a server; where the engine ran in the same process, they are its own."""
+    facts = serving.arguments_facts(arguments)
+    if "gpu_memory_utilization" not in arguments or not str(arguments.get("backend", "vllm")).startswith(
+        "vllm"
+    ):
+        return facts
+    known = own_options("vllm", arguments)
+    return replace(
+        facts,
+        engine="vllm",
+        settings=asked_settings("vllm", None, known),
+        quantization=facts.quantization or known.get("quantization"),
+    )
+
+
 _THROUGHPUT_ROW = re.compile(
     r"Throughput: (?P<req>\d+(?:\.\d+)?) requests/s, (?P<total>\d+(?:\.\d+)?) (?:total )?tokens/s"
     r"(?:, (?P<out>\d+(?:\.\d+)?) output tokens/s)?"
@@ -180,7 +201,7 @@ def _read_throughput(source: Source) -> Reading:
     return benchmark(
         source,
         "vllm_bench_throughput",
-        [experiment(serving.arguments_facts(arguments), points)],
+        [experiment(_in_process(arguments), points)],
         tool="vllm bench throughput",
         lines=_counted(total, used),
     )

@@ -12,6 +12,7 @@ from ingest.events import Bulk, Grammar, Values, number, rule, step
 from ingest.formats import Format
 from ingest.pyrepr import parse_mapping
 from ingest.serverlog import ACCESS, COMMON_RULES, marks
+from ingest.settings import own_options
 from ingest.sources import Source
 from kb.model import Reading
 
@@ -34,7 +35,7 @@ def _arguments(found: re.Match[str]) -> Values | None:
     settings = parse_mapping(found["dump"])
     if not settings:
         return None
-    if "Namespace(" in found["dump"]:
+    if "Namespace(" in found["dump"] or "EngineArgs(" in found["dump"]:
         settings = {key: value for key, value in settings.items() if value not in (None, False, "", [])}
     return {
         "settings": settings,
@@ -42,6 +43,15 @@ def _arguments(found: re.Match[str]) -> Values | None:
         "port": settings.get("port"),
         "quantization": settings.get("quantization"),
     }
+
+
+# A benchmark that runs the engine in its own process; clients of a server know no memory of GPUs.
+_IN_PROCESS = re.compile(r"^(?P<dump>(?:Namespace|(?:Async)?EngineArgs)\(.*\bgpu_memory_utilization=.*)")
+
+
+def _in_process(found: re.Match[str]) -> Values | None:
+    told = _arguments(found)
+    return told and told | {"settings": own_options("vllm", told["settings"])}
 
 
 def _engine_config(found: re.Match[str]) -> Values:
@@ -98,6 +108,7 @@ def _linear(found: re.Match[str]) -> Values:
 RULES = (
     rule("non-default args:", "start", r"non-default args: (?P<dump>\{.*)", _arguments),
     rule("args: Namespace(", "start", r"args: (?P<dump>Namespace\(.*)", _arguments),
+    rule("gpu_memory_utilization=", "facts", _IN_PROCESS.pattern, _in_process),
     rule("vLLM API server version", "start", r"vLLM API server version (?P<engine_version>[\w.+-]+)"),
     rule("  version ", "start", r"█.*version (?P<engine_version>\d[\w.+-]*)\s*$"),
     rule("  model  ", "facts", r"█.*  model\s+(?P<model>\S.*?)\s*$"),
