@@ -14,7 +14,7 @@ from kb.knowledge import whole
 from kb.model import Tried
 from kb.vocab.engines import ENGINES, role_names
 from recommend import arithmetic, own, remedy
-from recommend.catalogued import doubtful, refused
+from recommend.catalogued import refused
 from recommend.findings import (
     TRUST,
     Finding,
@@ -59,7 +59,8 @@ class Evidence(Protocol):
 class Verdict(NamedTuple):
     """The answer: one word, what it rests on (strongest first), what would decide, what was assumed.
 
-    ``unproven`` names what goes beyond kernels (speculation …) and what works was not known to work with.
+    ``unproven`` names what goes beyond kernels (speculation …) and what works was not known to work with;
+    ``unknown`` why there was nothing to judge.
     """
 
     verdict: str
@@ -103,7 +104,6 @@ def judge(query: Query, evidence: Evidence) -> Verdict:
         advice=tuple(_advice(matched, query)),
         assumed=query.assumed,
         resolved=query.resolved,
-        unknown=(*query.unknown, *doubtful(query)),
         unproven=unproven(findings, query),
         fit=estimate,
     )

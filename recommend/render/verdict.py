@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kb.vocab.engines import role_names
+from recommend.catalogued import doubtful
 from recommend.findings import Finding, how
 from recommend.question import Query
 from recommend.render.plain import paste, row, rows, safe
@@ -35,7 +36,7 @@ def as_json(query: Query, verdict: Verdict) -> Json:
         "findings": [finding_json(found) for found in verdict.findings],
         "advice": [dict(one) for one in verdict.advice],
         "unknown_flags": [flag_json(one) for one in query.unknown_flags],
-        "unknown": list(verdict.unknown),
+        "unknown": _unknown(query, verdict),
         "unproven": list(verdict.unproven),
         "resolved": {
             role: {"kernel": one.kernel, "by": one.by, "gate": one.detail}
@@ -269,8 +270,12 @@ def context_lines(query: Query, verdict: Verdict) -> Iterator[str]:
     yield from rows("memory", list(memory_lines(verdict.fit)))
     yield from rows("assumed", [f"{name.replace('_', ' ')} {text}" for name, text in verdict.assumed.items()])
     yield from rows("decides", verdict.missing)
-    yield from rows("unknown", verdict.unknown)
+    yield from rows("unknown", _unknown(query, verdict))
     yield from rows("flags", [_flag_text(query, one) for one in query.unknown_flags])
+
+
+def _unknown(query: Query, verdict: Verdict) -> list[str]:
+    return [*query.unknown, *doubtful(query), *verdict.unknown]
 
 
 def memory_text(fit: Mapping[str, Any] | None) -> str:
