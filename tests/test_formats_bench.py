@@ -27,6 +27,7 @@ OURS = {
     "sglang_accuracy",
     "trtllm_bench",
     "trtllm_old_bench",
+    "aisbench",
     "llama_bench",
     "llama_benchy",
     "genai_perf",

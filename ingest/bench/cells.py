@@ -36,6 +36,8 @@ _NUMBER = re.compile(
     re.DOTALL,
 )
 _DECIMAL_COMMA = re.compile(r"^[+-]?\d{1,3}(?:\.\d{3})*,\d+(?!\d)")
+_PARTED = re.compile(r"^[+-]?\d{1,3}(?:[ '’]\d{3})+(?:[.,]\d+)?(?![\d'’])")  # "1 702,1", "1'702.1"
+_PARTING = re.compile(r"(?<=\d)[ '’](?=\d{3}(?!\d))")
 _MARKUP = re.compile(r"\*\*|__|`|<[^>]{1,20}>|[🏆⭐✅🥇🔥]")
 
 
@@ -57,6 +59,8 @@ def read_cell(raw: Any) -> Cell | None:
     text = plain(str(raw))
     if text.lower() in _NOTHING or len(text) > 80:
         return None
+    if _PARTED.match(text):
+        text = _PARTING.sub("", text).replace(",", ".")
     if _DECIMAL_COMMA.match(text) and not re.match(r"^[+-]?\d{1,3},\d{3}(?!\d)", text):
         text = text.replace(".", "").replace(",", ".")
     found = _NUMBER.match(text)

@@ -20,7 +20,7 @@ _PAIR = re.compile(
     r"(?:\*\*|__)?\s+(?P<value>\S.*?)\s*$"
 )
 _BESIDE = re.compile(
-    r"\s+[|·•]\s+(?=(?:\*\*|__)[A-Za-z][^*_|:]{0,40}(?:(?:\*\*|__)\s*:|:))"
+    r"\s+[|·•]\s+(?=(?:\*\*|__)[A-Za-z][^*_|:]{0,40}(?:(?:\*\*|__)\s*:|:)|[A-Z][\w ()/-]{0,24}:\s)"
 )  # fields on one line
 _SMI_GPU = re.compile(r"^\|\s+\d+\s+(?P<name>(?:NVIDIA|Tesla|GeForce|Quadro)[^|]*?)\s+(?:On|Off|N/A)\s+\|")
 _SMI_HEAD = re.compile(r"Driver Version: (?P<driver>[\d.]+)\s+CUDA Version: (?P<cuda>[\d.]+)")
@@ -35,6 +35,7 @@ def facts_of(pairs: Iterable[tuple[str, str]], base: Facts | None = None) -> Fac
     facts = base or Facts()
     for key, raw in pairs:
         value = cells.plain(raw).strip("\"'")
+        _mentions(facts, key, value)
         prose = len(value) > 120 or value.count(" ") > 9
         if cells.is_nothing(value) or value.lower() in ("not installed", "not set") or prose:
             continue
@@ -42,7 +43,37 @@ def facts_of(pairs: Iterable[tuple[str, str]], base: Facts | None = None) -> Fac
     return facts
 
 
+_RELEASE = re.compile(
+    r"\b(?P<engine>vLLM|SGLang|TensorRT-LLM|TRT-LLM|llama\.cpp|LMDeploy|TGI|Ollama)"
+    r"[ :=]+v?(?P<version>\d+(?:\.\w+)+)",
+    re.IGNORECASE,
+)
+_FLAG = re.compile(r"(?<!\S)--(?P<key>[a-z][a-z0-9-]+)(?:[ =](?P<value>(?!-)[^\s,;`)]+))?")
+_LONGEST_LIST = 400  # what is longer is prose
+_ABOUT = re.compile(
+    r"\b(?:environment|setup|stack|software|versions?|engine|serving|server|hardware|gpus?|backend|framework"
+    r"|launch|flags|knobs|config(?:uration)?|settings|parameters|args|arguments|options|image|runtime)\b"
+)
+
+
+def _mentions(facts: Facts, key: str, value: str) -> None:
+    """An engine's release and options that a field about the server lists among other things."""
+    if len(value) > _LONGEST_LIST or not _ABOUT.search(words_of(key)):
+        return
+    released = {(names.engine(one["engine"]), one["version"]) for one in _RELEASE.finditer(value)}
+    if len(released) == 1:
+        engine, version = released.pop()
+        if facts.engine in (None, engine):
+            facts.engine, facts.engine_version = engine, facts.engine_version or version
+    for one in _FLAG.finditer(value):
+        name = one["key"].replace("-", "_")
+        if names.is_option(name):
+            number = cells.whole(one["value"]) if re.fullmatch(r"[\d.]+", one["value"] or "") else None
+            facts.settings.setdefault(name, one["value"] or True if number is None else number)
+
+
 def _take(facts: Facts, key: str, value: str) -> None:
+    key = re.sub(r"\s*\([^()]*\)$", "", key)  # "Model (self-host)"
     named, where = ENGINE_VERSION.fullmatch(words_of(key)), place(key)
     if named:
         put_version(facts, named["engine"], value)
@@ -74,7 +105,9 @@ def _short(facts: Facts, key: str, value: str) -> str | None:
         version = re.search(r"\d+(?:\.\d+)+", value)
         return version[0] if version else None
     if key in ("gpu", "model"):
-        return re.sub(r"\s*\((?![x×]\d)[^()]*\)\s*$", "", value)
+        bare = re.sub(r"\s*\((?![x×]\d)[^()]*\)\s*$", "", value)
+        first = re.sub(r"\s*\(.*$", "", re.split(r"\s+[·+|]\s+|,\s|;\s", bare)[0])
+        return first if key == "model" and ("/" in first or names.model(first)) else bare
     return value
 
 

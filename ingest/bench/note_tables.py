@@ -15,6 +15,7 @@ from ingest.bench import cells, names, serving, variants
 from ingest.bench.identity import Facts
 from ingest.bench.quantities import Quantity, understand, words_of
 from ingest.bench.rows import Row, Units, place, read_row
+from ingest.bench.spread_tables import unpivoted
 from ingest.bench.tables import Table
 from kb.model import Measurement
 
@@ -81,7 +82,11 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
     """The points of a table, or none when it holds no results."""
     if not table.rows or len(table.header) < 2:
         return []
-    if _results(table.header, _FIGURES):
+    told = _headed(table.heading) or _captioned(table.caption)
+    spread = unpivoted(table, _label(told) if told else None)
+    if spread is not None:
+        found = _by_rows(spread, base, client)
+    elif _results(table.header, _FIGURES):
         found = _by_rows(table, base, client)
     elif is_turned(table):
         found = _by_columns(table, base, client)
@@ -91,8 +96,9 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
 
 
 def is_result_table(table: Table) -> bool:
-    """Whether its columns, its rows, or its heading name results."""
-    return bool(table.rows) and (bool(_results(table.header, _FIGURES)) or is_turned(table))
+    """Whether its columns or its rows name results."""
+    named = bool(_results(table.header, _FIGURES)) or is_turned(table) or unpivoted(table) is not None
+    return bool(table.rows) and named
 
 
 def _holds(point: Measurement) -> bool:

@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ingest.bench import file_names, names, note_tables, placeholders, requests, serving, tables, variants
+from ingest.bench import (
+    file_names,
+    names,
+    note_tables,
+    placeholders,
+    requests,
+    serving,
+    spread_tables,
+    tables,
+    variants,
+)
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.quantities import understand
 from ingest.bench.rows import Row, Units, place, read_row
@@ -45,8 +55,11 @@ def _sniff(source: Source) -> float:
     if not any(mark in first for mark in ",;\t"):
         return 0.0
     header = tables.delimited(first)[0]
-    if _is_turned(head):
+    table = _table_in(head)
+    if table is not None and note_tables.is_turned(table):
         return 0.9
+    if table is not None and spread_tables.unpivoted(table) is not None:
+        return 0.7
     results = results_in(header)
     if len(header) < 3 or not results or _is_prose(header):
         return 0.0
@@ -54,10 +67,10 @@ def _sniff(source: Source) -> float:
     return 0.6 if results + placed >= 2 and results else 0.0
 
 
-def _is_turned(head: str) -> bool:
-    """Whether the first column names the measures and every other one is a setup."""
+def _table_in(head: str) -> tables.Table | None:
+    """The first rows as a table, which may stand on its side: measures down, setups or statistics across."""
     rows = tables.delimited(head[:6000])
-    return len(rows) > 2 and note_tables.is_turned(tables.Table(rows[0], 1, list(enumerate(rows[1:], 2))))
+    return tables.Table(rows[0], 1, list(enumerate(rows[1:], 2))) if len(rows) > 2 else None
 
 
 def _is_prose(header: Sequence[str]) -> bool:
@@ -75,7 +88,7 @@ def _read(source: Source) -> Reading:
     if reason:
         raise Unreadable(reason)
     records = list(table.records())
-    if note_tables.is_turned(table):
+    if note_tables.is_turned(table) or spread_tables.unpivoted(table) is not None:
         told = file_names.hints(source.name)
         kept = note_tables.points(table, told.facts or Facts(), _CLIENT)
         return benchmark(source, "bench_csv", grouped(kept), rows=len(records), extra=told.as_extra())

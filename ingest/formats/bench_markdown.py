@@ -65,7 +65,7 @@ def _read(source: Source) -> Reading:
     return benchmark(
         source,
         "bench_markdown",
-        [*grouped(note_tables.merged(pairs)), *quoted, *servers],
+        [*grouped(note_tables.merged(pairs)), *quoted, *servers] or _told_alone(base),
         kind="note",
         problems=blank,
         lines=LineCount(total=page.lines, understood=page.lines - page.prose, unknown=page.prose),
@@ -81,6 +81,11 @@ def _base(page: Page, launches: list[Launch]) -> Facts:
     if len(launches) == 1:
         _take_launch(facts, launches[0])
     return facts
+
+
+def _told_alone(base: Facts) -> list[Experiment]:
+    """The server that a page without results describes, where its fields name the model and what runs it."""
+    return [experiment(base, [])] if base.model and (base.gpu or base.engine) else []
 
 
 def _take_launch(facts: Facts, launch: Launch) -> None:

@@ -1,0 +1,124 @@
+"""Tables that spread a figure over columns: its statistics across, or the loads across.
+
+Owns turning such a table into one with a column for each measure. Must not read cells, and must not decide
+what a label measures.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+from ingest.bench import cells, variants
+from ingest.bench.quantities import labels, understand, words_of
+from ingest.bench.rows import place
+from ingest.bench.tables import Table
+
+_STATISTICS: dict[str, str] = labels("statistics")
+_UNITS = frozenset(labels("time_units"))
+_COUNTS = frozenset(("n", "count", "samples", "num samples", "unit", "units", "notes", "note"))
+_FIGURES = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
+Records = dict[str, tuple[int, dict[str, str]]]
+
+
+def unpivoted(table: Table, measure: str | None = None) -> Table | None:
+    """The table with a column for each measure, or ``None`` where it stands so already.
+
+    ``measure`` is what a heading says of all its cells, for tables that name no measure themselves.
+    """
+    if len(table.header) < 3 or not table.rows:  # a name, and two columns to spread over
+        return None
+    statistics = {at: label for at, label in enumerate(table.header) if _is_statistic(cells.plain(label))}
+    if len(statistics) > 1 and (column := _measures(table, statistics)) is not None:
+        return _built(table, _by_statistics(table, statistics, column))
+    loads = {at: told for at, label in enumerate(table.header) if at and (told := _load(table, label))}
+    if len(loads) < 2 or any(_is_figure(label) for label in table.header[1:]):
+        return None
+    column = _measures(table, loads)
+    if column is None and measure is None:
+        return None
+    return _built(table, _by_loads(table, loads, column, measure))
+
+
+def _is_statistic(label: str) -> bool:
+    """Whether a header names a statistic alone, with or without a unit ("P99", "Mean (ms)")."""
+    name = " ".join(word for word in words_of(label).split() if word not in _UNITS)
+    return name in _STATISTICS or re.fullmatch(r"p ?\d+(?:\.\d+)?|\d+(?:th)? percentile", name) is not None
+
+
+def _load(table: Table, label: str) -> tuple[str, str] | None:
+    """(label, value) of a load that a header is: "bs=8", or a bare number where the corner names it."""
+    text = cells.plain(label)
+    corner = place(cells.plain(table.header[0]))
+    if re.fullmatch(r"[\d.,]+k?", text):
+        if corner is not None and corner[0] == "workload":
+            return cells.plain(table.header[0]), text
+        return ("request rate", text) if words_of(table.header[0]) in ("qps", "rps") else None
+    key, value = variants.named(text)
+    return (key, value) if key not in ("test", "engine") else None
+
+
+def _measures(table: Table, spread: Collection[int]) -> int | None:
+    """The column whose cells name measures, for at least half of the rows."""
+    for at in range(len(table.header)):
+        if at not in spread:
+            told = [
+                row[at]
+                for _, row in table.rows
+                if len(row) > at and _is_figure(f"mean {cells.plain(row[at])}")
+            ]
+            if told and 2 * len(told) >= len(table.rows):
+                return at
+    return None
+
+
+def _is_figure(label: str) -> bool:
+    told = understand(cells.plain(label))
+    return told is not None and told.name.startswith(_FIGURES)
+
+
+def _by_statistics(table: Table, statistics: dict[int, str], column: int) -> Records:
+    unit = next((at for at, label in enumerate(table.header) if words_of(label) in ("unit", "units")), None)
+    found: Records = {}
+    for line, row in table.rows:
+        if len(row) <= column:
+            continue
+        name = " ".join([row[column], row[unit] if unit is not None and len(row) > unit else ""]).strip()
+        record = _record(found, table, line, row, {*statistics, column})
+        record |= {f"{label} {name}": row[at] for at, label in statistics.items() if len(row) > at}
+    return found
+
+
+def _by_loads(
+    table: Table, loads: dict[int, tuple[str, str]], column: int | None, measure: str | None
+) -> Records:
+    found: Records = {}
+    bare = all(re.fullmatch(r"[\d.,]+k?", cells.plain(table.header[at])) for at in loads)
+    corner = {0} if bare else set[int]()
+    for at, (label, value) in loads.items():
+        for line, row in table.rows:
+            if len(row) > max(at, column or 0):
+                name = row[column] if column is not None else str(measure)
+                taken = {*loads, *corner} | ({column} if column is not None else set())
+                record = _record(found, table, line, row, taken, f"{label}={value}")
+                record |= {label: value, name: row[at]}
+    return found
+
+
+def _record(  # noqa: PLR0913, PLR0917 - where a cell goes has as many sides
+    found: Records, table: Table, line: int, row: Sequence[str], taken: Iterable[int], apart: str = ""
+) -> dict[str, str]:
+    """The record of a row's own cells, shared by rows that have the same ones."""
+    without = {*taken}
+    own = {
+        label: row[at]
+        for at, label in enumerate(table.header)
+        if at not in without and len(row) > at and words_of(label) not in _COUNTS
+    }
+    return found.setdefault(f"{own!r} {apart}", (line, own))[1]
+
+
+def _built(table: Table, found: Records) -> Table:
+    header = list(dict.fromkeys(label for _, record in found.values() for label in record))
+    rows = [(line, [record.get(label, "") for label in header]) for line, record in found.values()]
+    return Table(header, table.line, rows=rows, heading=table.heading, caption=table.caption)
