@@ -169,7 +169,7 @@ class Tracebacks:
         after_noise = line.number - self._noisy.get(key, -10) <= 3 and line.text.lstrip().startswith(
             TRACEBACK
         )
-        block.is_noise = after_noise or self._is_noise(line.text)
+        block.is_noise = after_noise or self._table.is_noise(line.text)
         self._open[key] = block
         self._fresh = key
 
@@ -188,7 +188,7 @@ class Tracebacks:
         if self._is_body(block, text):
             if found := _FRAME.match(text):
                 block.frame = f"{found['file']}:{found['line']} in {found['function']}"
-                block.is_noise = block.is_noise or self._is_noise(found["file"])
+                block.is_noise = block.is_noise or self._table.is_noise(found["file"])
             elif EXCEPTION.match(text.lstrip()):
                 block.candidate = (line.number, text.strip())
             return True
@@ -249,7 +249,3 @@ class Tracebacks:
             return
         if len(self.findings) < MAX_FINDINGS:
             self.findings.append(finding)
-
-    def _is_noise(self, text: str) -> bool:
-        found = self._table.match(text, is_error=False)
-        return found is not None and found.symptom.kind == "noise"

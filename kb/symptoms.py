@@ -74,10 +74,11 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Every row, in order; ``anywhere`` those that count wherever their text stands."""
+    """Every row, in order; ``anywhere`` those that count wherever they stand; ``noise`` of no account."""
 
     rows: tuple[Symptom, ...]
     anywhere: tuple[Symptom, ...]
+    noise: tuple[Symptom, ...]
 
     def match(self, text: str, *, is_error: bool) -> Match | None:
         """The first row that a line matches. Rows for error lines count only where ``is_error``."""
@@ -86,6 +87,13 @@ class Table:
             if holes is not None:
                 return Match(row, holes)
         return None
+
+    def is_noise(self, text: str) -> bool:
+        """Whether a line is of no account. Asked of each line: rows of noise go first."""
+        if all(row.find(text) is None for row in self.noise):
+            return False
+        found = self.match(text, is_error=False)
+        return found is not None and found.symptom.kind == "noise"
 
     def named(self, name: str) -> Symptom | None:
         """The first row of a class (``oom-capture`` falls back to ``oom``)."""
@@ -119,7 +127,8 @@ def table(path: Path | None = None) -> Table:
         raise KbctlError(f"the symptom table cannot be read: {error}", where=str(source), tip=tip) from error
     said: dict[str, Mapping[str, Any]] = {}
     symptoms = tuple(_symptom(row, said.setdefault(row["class"], row)) for row in rows)
-    return Table(symptoms, tuple(one for one in symptoms if one.anywhere))
+    anywhere = tuple(one for one in symptoms if one.anywhere)
+    return Table(symptoms, anywhere, tuple(one for one in anywhere if one.kind == "noise"))
 
 
 def classes() -> frozenset[str]:
