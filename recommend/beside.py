@@ -19,7 +19,7 @@ from recommend.explore import DOUBTFUL, Bearing, Explored, remedied, word_of
 from recommend.pick import said_aloud
 from recommend.question import Query
 from recommend.render.verdict import finding_json
-from recommend.veto import Evidence, Finding, judge
+from recommend.veto import Evidence, Finding, findings_on
 from recommend.weigh import CHANCE, about
 
 Json = Mapping[str, Any]
@@ -87,7 +87,7 @@ def _of_runs(each: Explored) -> Iterator[Avoided]:
         if one.fails and not one.works and not any(alike_setups(one, other) for other in worked)
     ]
     for one in sorted(failed, key=lambda one: one.tried.date or "", reverse=True)[:MOST_OWN]:
-        told = judge(own.as_query(one.tried), Bearing((), (one.tried,))).findings
+        told = findings_on(own.as_query(one.tried), Bearing((), (one.tried,)))
         worst = next((found for found in told if found.kind == "own-run" and found.verdict in DOUBTFUL), None)
         if worst is not None:
             yield Avoided(
@@ -141,7 +141,7 @@ def _of_cache(each: Explored, met: set[tuple[str, str]]) -> Iterator[Avoided]:
             if asked is None or record["good"] or _far_fetched(asked, each.base):
                 continue
             query = candidates.vary(each.composed.query, asked)
-            for found in judge(query, Bearing([record], ())).findings:
+            for found in findings_on(query, Bearing([record], ())):
                 if found.verdict in DOUBTFUL and (found.record, "kv") not in met:
                     met.add((found.record, "kv"))
                     yield Avoided(

@@ -16,7 +16,7 @@ from recommend.candidates import Candidate
 from recommend.expect import Known, writeups_on
 from recommend.match import settled
 from recommend.query import Query
-from recommend.veto import Evidence, Finding, Verdict, judge
+from recommend.veto import Evidence, Finding, Verdict, findings_on, judge
 from recommend.weigh import Ground, Judged, about, answered, published_here, weigh
 
 BAD = ("known-bad",)
@@ -174,7 +174,7 @@ def _options(base: Query, roles: Sequence[str], evidence: Evidence) -> Iterator[
         for kernel in _worth_asking(role, spoken):
             query = candidates.asking(base, role, kernel)
             if query is not None:
-                said = tuple(found for found in judge(query, light).findings if about(found, role))
+                said = tuple(found for found in findings_on(query, light) if about(found, role))
                 yield Option(role, kernel, query, said, Bearing(records, failed))
 
 
@@ -189,7 +189,7 @@ def _worth_asking(role: str, spoken: set[str]) -> Iterator[str]:
 def remedied(option: Option, found: Finding) -> Finding:
     """A finding about an option with its remedies."""
     source = [record for record in option.evidence.records if record["id"] == found.record]
-    full = judge(option.query, Bearing(source, ())).findings if source else ()
+    full = findings_on(option.query, Bearing(source, ())) if source else ()
     instead = next((one.instead for one in full if one.record == found.record), found.instead)
     return found._replace(instead=instead)
 
@@ -242,7 +242,7 @@ def repaired(query: Query, evidence: Evidence, light: Judge) -> tuple[Query, tup
     for _ in range(MOST_REPAIRS):
         if not _bad_records(query, light):
             break
-        bad = [found for found in judge(query, evidence).findings if found.verdict in BAD]
+        bad = [found for found in findings_on(query, evidence) if found.verdict in BAD]
         for found in bad:
             step = _remedied(query, found)
             if step is not None and found.record not in _bad_records(step, light):

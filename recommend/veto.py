@@ -47,6 +47,9 @@ _SEVERITY = (
 )
 
 
+Pair = tuple[Json, Matched]
+
+
 class Evidence(Protocol):
     """What a judgement needs of ``kb.evidence.Evidence``."""
 
@@ -76,25 +79,9 @@ class Verdict(NamedTuple):
 
 def judge(query: Query, evidence: Evidence) -> Verdict:
     """Weigh everything that bears on a query."""
-    matched = [(whole(record), found) for record in evidence.records if (found := match(record, query))]
-    spoken = {
-        name[6:] for _, found in matched if found.sure for name in found.met if name.startswith("roles.")
-    }
-    spoken |= {role for tried in evidence.tried for role in own.proven_roles(tried, query)}
     estimate = arithmetic.fit(query)
-    findings = [
-        *_of_records(matched, query, evidence),
-        *_of_runs(query, evidence),
-        *refused(query),
-        *arithmetic.too_large(query, estimate),
-        *arithmetic.too_many_ranks(query),
-    ]
-    if all(found.verdict != "known-bad" for found in findings):
-        findings += unmet(query, {one for role in spoken for one in role_names(role)})
-    findings.sort(key=_strength)
-    spoke = {record["id"] for record, _ in matched}
-    others = [record for record in evidence.records if record["id"] not in spoke]
-    findings = [_with_tested(found, query, others) for found in findings[:_TESTED]] + findings[_TESTED:]
+    matched = _matched(query, evidence)
+    findings = _findings(query, evidence, matched, estimate)
     verdict = _word(findings, query)
     missing = tuple(dict.fromkeys(one for found in findings for one in found.missing))
     return Verdict(
@@ -107,6 +94,37 @@ def judge(query: Query, evidence: Evidence) -> Verdict:
         unproven=unproven(findings, query),
         fit=estimate,
     )
+
+
+def findings_on(query: Query, evidence: Evidence) -> list[Finding]:
+    """What is known about a query, strongest first, without what it adds up to."""
+    return _findings(query, evidence, _matched(query, evidence), arithmetic.fit(query))
+
+
+def _matched(query: Query, evidence: Evidence) -> list[Pair]:
+    return [(whole(record), found) for record in evidence.records if (found := match(record, query))]
+
+
+def _findings(
+    query: Query, evidence: Evidence, matched: Sequence[Pair], estimate: dict[str, Any] | None
+) -> list[Finding]:
+    spoken = {
+        name[6:] for _, found in matched if found.sure for name in found.met if name.startswith("roles.")
+    }
+    spoken |= {role for tried in evidence.tried for role in own.proven_roles(tried, query)}
+    findings = [
+        *_of_records(matched, query, evidence),
+        *_of_runs(query, evidence),
+        *refused(query),
+        *arithmetic.too_large(query, estimate),
+        *arithmetic.too_many_ranks(query),
+    ]
+    if all(found.verdict != "known-bad" for found in findings):
+        findings += unmet(query, {one for role in spoken for one in role_names(role)})
+    findings.sort(key=_strength)
+    spoke = {record["id"] for record, _ in matched}
+    others = [record for record in evidence.records if record["id"] not in spoke]
+    return [_with_tested(found, query, others) for found in findings[:_TESTED]] + findings[_TESTED:]
 
 
 def nothing_asked(why: str) -> Verdict:
@@ -183,9 +201,6 @@ def _needed(query: Query, verdict: str) -> tuple[str, ...]:
         return ()
     wanted = (("the GPU (--gpu)", query.arch), ("the engine (--engine) or a role (--role)", query.engine))
     return tuple(name for name, known in wanted if not known)
-
-
-Pair = tuple[Json, Matched]
 
 
 def _of_records(matched: Sequence[Pair], query: Query, evidence: Evidence) -> Iterator[Finding]:
