@@ -129,3 +129,33 @@ def test_rows_in_a_tree_know_what_stands_around_them() -> None:
     assert (told.facts.model, told.facts.gpu) == ("m", "H200")
     assert told.workload["input_len"] == 8192
     assert told.metrics == {"input_tok_s": 10.0}
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "request_timeout",
+        "throughput_spread",
+        "tok/s per $",
+        "TTFT half width (ms)",
+        "p99 latency SLO (ms)",
+        "ttft cv",
+    ],
+)
+def test_what_is_derived_from_a_measure_or_asked_of_it_is_none(label: str) -> None:
+    assert understand(label) is None
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [
+        ("1,031ms", 1031.0),
+        ("1 702,1", 1702.1),
+        ("1'702.1", 1702.1),
+        ("0.23.1rc1", None),
+        ("1,810 · 2.75s", None),
+    ],
+)
+def test_thousands_and_what_is_no_number(cell: str, value: float | None) -> None:
+    found = read_cell(cell)
+    assert (found and found.value) == value

@@ -56,6 +56,11 @@ def _split_decode(row: Row) -> None:
         row.source_names["output_tok_s_per_user"] = row.labels["output_tok_s"]
 
 
+def of_one_request(before: str, label: str) -> bool:
+    """Whether of two rates the first is that of one request, since the second names the whole."""
+    return bool(_WHOLE.search(words_of(label))) and not _WHOLE.search(words_of(before))
+
+
 def _rename(row: Row, old: str, new: str) -> None:
     if new in row.metrics or (new == "output_tok_s" and not row.workload):
         return

@@ -21,6 +21,11 @@ _NUMBERED = (
     (r"(?:bs|batch)(\d{1,5})", "batch_size"),
 )
 _CLIENT = re.compile(r"(?:vllm|sglang|trtllm|tgi)[_-](?:bench|serve)\w*")
+_CARD = re.compile(
+    r"(?:(?P<count>\d{1,2})x)?(?P<name>(?:rtx|gtx)?[abhklptv]\d{2,3}[a-z]{0,2}|gh?b?200|gb300|mi\d{3}[axp]?|rtx\w{4,8}|l4|t4)"
+)
+_LONGEST_NAME = 40
+_SERVERS = ("vllm", "sglang", "tensorrt-llm", "llama.cpp", "tgi", "lmdeploy", "ollama")
 _WIDTHS = re.compile(r"(tp|tep|dep|dp|ep|pp)(\d{1,3})$")
 
 
@@ -33,7 +38,12 @@ class Hints:
 
     def as_extra(self) -> dict[str, Any]:
         """What was taken from the name, to be shown."""
-        told = {"engine": self.facts.engine, "quantization": self.facts.quantization}
+        told = {
+            "engine": self.facts.engine,
+            "quantization": self.facts.quantization,
+            "gpu": self.facts.gpu,
+            "gpu_count": self.facts.gpu_count,
+        }
         found = {key: value for key, value in told.items() if value} | self.facts.settings | self.workload
         return {"from_file_name": found} if found else {}
 
@@ -43,8 +53,11 @@ def hints(name: str) -> Hints:
     told = Hints()
     stem = re.sub(r"\.(?:jsonl?|csv|txt|log|md|out|gz|zst)$", "", name.lower())
     stem = _CLIENT.sub("", stem)
-    for token in _TOKENS.split(stem):
+    tokens = _TOKENS.split(stem)
+    for token in tokens:
         _token(told, token)
+    if {"vs", "versus"} & set(tokens):  # it names what is compared
+        return replace(told, facts=Facts(settings=told.facts.settings))
     return told
 
 
@@ -55,6 +68,11 @@ def _token(told: Hints, token: str) -> None:
         return
     if names.known_engine(token):
         told.facts.engine = told.facts.engine or names.engine(token)
+        return
+    card = _CARD.fullmatch(token)
+    if card and names.gpu(card["name"]):
+        told.facts.gpu = told.facts.gpu or card["name"]
+        told.facts.gpu_count = told.facts.gpu_count or (int(card["count"]) if card["count"] else None)
         return
     for pattern, key in _NUMBERED:
         found = re.fullmatch(pattern, token)
@@ -73,11 +91,31 @@ def _width(settings: dict[str, Any], kind: str, width: int) -> None:
         settings.setdefault(key, width)
 
 
+def fill_by_test(facts: Facts, test: Any) -> Facts:
+    """Facts with the engine and the precision that a test's short name tells ("trtllm_fp8_v2")."""
+    if facts.engine is not None or not isinstance(test, str) or not 0 < len(test) < _LONGEST_NAME:
+        return facts
+    told = hints(test.split(" / ")[0])
+    if told.facts.engine not in _SERVERS:
+        return facts
+    return replace(
+        facts, engine=told.facts.engine, quantization=facts.quantization or told.facts.quantization
+    )
+
+
+def fill_load(load: dict[str, Any], told: Hints) -> dict[str, Any]:
+    """A point's load with the width and the lengths of the file's name, where it says none."""
+    known = ("concurrency", "batch_size", "input_len", "output_len")
+    return {key: one for key, one in told.workload.items() if key in known} | load
+
+
 def fill_facts(facts: Facts, told: Hints) -> Facts:
     """Facts with the name's hints where they say nothing themselves."""
     return replace(
         facts,
         engine=facts.engine or told.facts.engine,
         quantization=facts.quantization or told.facts.quantization,
+        gpu=facts.gpu or told.facts.gpu,
+        gpu_count=facts.gpu_count or (told.facts.gpu_count if facts.gpu is None else None),
         settings=told.facts.settings | facts.settings,
     )

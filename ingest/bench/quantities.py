@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -51,6 +52,10 @@ _NO_FIGURE = re.compile(  # what is derived from a measure, or asked of it
     r"|threshold|budget|limit|deadline|delta|diff|difference|change|gain|speedup|overhead|penalty|regression|savings?|cost"
     r"|price|usd|dollars?|slo|sla|stderr|uplift|degradation)\b"
 )
+_ANOTHER_KIND = re.compile(
+    r"\b(?:[tg]?flops?|tflop s|gflop s|images?(?: per)? (?:s|sec|second)|imgs? (?:s|sec)|fps"
+    r"|frames?(?: per)? (?:s|sec|second))\b"
+)
 _WHOLE_REQUEST = re.compile(r"total(?: time| request time)? (?:s|ms|sec|secs|seconds)")
 Patterns = tuple[tuple[str, re.Pattern[str]], ...]
 _COUNT_PATTERNS: Patterns = tuple(
@@ -68,6 +73,11 @@ def labels(group: str) -> dict[str, Any]:
     """One group of labels.json, where the spellings of labels stand as data."""
     found: dict[str, Any] = _LABELS[group]
     return found
+
+
+def serves_tokens(names: Iterable[str]) -> bool:
+    """Whether labels may be those of a language model: not a kernel's FLOPS, not images or frames."""
+    return not any(_ANOTHER_KIND.search(words_of(name)) for name in names)
 
 
 def words_of(label: str) -> str:

@@ -109,7 +109,8 @@ def _names_group(key: str, rows: Sequence[Record]) -> bool:
     if where[1] not in ("test", "dataset"):
         return kind is None
     values = {str(row.get(key)) for row in rows}
-    return len(values) * _FEWEST <= len(rows) or not all(_NUMBERED.search(value) for value in values)
+    repeated = kind is None and len(values) * _FEWEST <= len(rows)
+    return repeated or not all(_NUMBERED.search(value) for value in values)
 
 
 def _folded(group: Sequence[Record], units: Units, about: Sequence[str]) -> dict[str, Any]:

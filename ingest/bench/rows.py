@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import Any
 
 from ingest.bench import cells, names
-from ingest.bench.directions import settle_direction
+from ingest.bench.directions import of_one_request, settle_direction
+from ingest.bench.file_names import fill_by_test
 from ingest.bench.identity import Facts
 from ingest.bench.quantities import Quantity, labels, understand, words_of
 from kb.model import Measurement
@@ -81,6 +82,7 @@ def read_row(record: Mapping[str, Any], units: Units | None = None, base: Facts 
         _place_cell(row, label, raw, units or Units(), bool(stated - {label}))
     settle_direction(row)
     _settle_score(row)
+    row.facts = fill_by_test(row.facts, row.workload.get("test"))
     return row
 
 
@@ -245,6 +247,9 @@ def _add_metric(row: Row, label: str, quantity: Quantity, cell: cells.Cell, unit
         factor = 0.01  # a percentage without its sign
     if name == "power_w" and cell.value > 10_000:
         factor, quantity = 1e-3, replace(quantity, loose=True)  # milliwatts, as NVML counts them
+    if name in row.metrics and of_one_request(row.labels.get(name, ""), label) and name == "tok_s":
+        row.metrics["tok_s_per_user"] = row.metrics.pop(name) or 0.0
+        row.labels["tok_s_per_user"] = row.source_names["tok_s_per_user"] = row.labels[name]
     if name in row.metrics:
         if not quantity.loose:
             row.rest[label] = cell.value

@@ -13,7 +13,7 @@ from typing import Any
 
 from ingest.bench import cells, requests
 from ingest.bench.families import statistic
-from ingest.bench.quantities import understand, words_of
+from ingest.bench.quantities import serves_tokens, understand, words_of
 from ingest.bench.rows import ENGINE_VERSION, Units, place
 
 _RESULTS = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
@@ -100,13 +100,13 @@ def _object(value: Mapping[str, Any], around: dict[str, Any], path: tuple[str, .
     own = _own(value)
     _note_axes(value, found.axes)
     said = _merged(around, _said(own) | _commands(value))
+    for key, one in value.items():
+        if isinstance(one, Mapping):
+            said = _merged(said, _said(_about(str(key).lower().strip("_"), one)))
     if _is_result(own, said):
         found.rows.append(said | _qualified(own, path) | _named(path, found.axes))
     elif own.get("ok") is False or own.get("success") is False or own.get("status") in ("failed", "error"):
         found.failed.append(said | own)
-    for key, one in value.items():
-        if isinstance(one, Mapping):
-            said = _merged(said, _said(_about(str(key).lower().strip("_"), one)))
     for key in _below(value, _is_result(own, said)):
         _walk(value[key], said, (*path, str(key)), found)
 
@@ -189,7 +189,7 @@ def _is_result(own: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
         one.name for key, raw in own.items() if cells.number(raw) is not None and (one := understand(key))
     }
     if any(name.startswith(_RESULTS) for name in names):
-        return True
+        return serves_tokens(own) or any("tok_s" in name or name.startswith("ttft") for name in names)
     labelled = any(place(key) in (("workload", "test"), ("workload", "dataset")) for key in {**own, **said})
     return labelled and any(name in _QUALITY for name in names)
 

@@ -20,7 +20,7 @@ from ingest.bench import (
     variants,
 )
 from ingest.bench.identity import Facts, benchmark, grouped
-from ingest.bench.quantities import understand
+from ingest.bench.quantities import serves_tokens, understand, words_of
 from ingest.bench.rows import Row, Units, place, read_row
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
@@ -61,7 +61,7 @@ def _sniff(source: Source) -> float:
     if table is not None and spread_tables.unpivoted(table) is not None:
         return 0.7
     results = results_in(header)
-    if len(header) < 3 or not results or _is_prose(header):
+    if len(header) < 3 or not results or _is_prose(header) or not _of_tokens(header):
         return 0.0
     placed = sum(place(label) is not None for label in header)
     return 0.6 if results + placed >= 2 and results else 0.0
@@ -71,6 +71,10 @@ def _table_in(head: str) -> tables.Table | None:
     """The first rows as a table, which may stand on its side: measures down, setups or statistics across."""
     rows = tables.delimited(head[:6000])
     return tables.Table(rows[0], 1, list(enumerate(rows[1:], 2))) if len(rows) > 2 else None
+
+
+def _of_tokens(header: Sequence[str]) -> bool:
+    return serves_tokens(header) or any("tok" in words_of(label) for label in header)
 
 
 def _is_prose(header: Sequence[str]) -> bool:
@@ -120,6 +124,7 @@ def _row(
     found = read_row(row, units, told.facts)
     take_options(found)
     requests.label_computed(found)
+    found.workload = file_names.fill_load(found.workload, told)
     point = serving.complete(found.measurement(_CLIENT, line))
     return found.facts, point
 

@@ -68,6 +68,7 @@ def _row(record: Mapping[str, Any], units: Units, told: file_names.Hints) -> Row
     row.facts = file_names.fill_facts(row.facts, told)
     take_options(row)
     requests.label_computed(row)
+    row.workload = file_names.fill_load(row.workload, told)
     return row
 
 

@@ -16,6 +16,7 @@ from ingest.bench.identity import Facts, benchmark, experiment, grouped
 from ingest.bench.pages import LARGEST, Fence, Page, read_page
 from ingest.bench.quoted import read_quoted
 from ingest.bench.sniffing import is_page
+from ingest.bench.tables import pipe_tables
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import Experiment, LineCount, Measurement, Problem, Reading
@@ -32,11 +33,21 @@ def _sniff(source: Source) -> float:
     if not named and PurePath(source.name.lower()).suffix not in _PLAIN:
         return 0.0
     heading = re.search(r"^#{1,3} \S", head, re.MULTILINE) is not None
+    if named and heading and _tells_results(head):
+        return 0.965  # though it quote a server's log
     if named:
         return 0.55 if heading or _RULE.search(head) or "```" in head else 0.35
     if heading and head.lstrip().startswith(("# ", "## ", "---\n", "|")):
         return 0.45 if _RULE.search(head) or "```" in head else 0.31
     return 0.35 if _RULE.search(head) and head.lstrip().startswith("|") else 0.0
+
+
+def _tells_results(head: str) -> bool:
+    """Whether a page has a table of results, its own or one that a client printed."""
+    if "Serving Benchmark Result" in head:
+        return True
+    found = pipe_tables(enumerate(head.split("\n"), 1)) if _RULE.search(head) else []
+    return any(note_tables.is_result_table(one) for one in found[:40])
 
 
 def _read(source: Source) -> Reading:
