@@ -45,7 +45,7 @@ def gather(
     ``store`` None means the per-user store; one without a snapshot adds nothing. ``known`` are records that
     were already loaded, for who asks several questions.
     """
-    known = known or knowledge.load(record_dirs, question.arch)
+    known = known or knowledge.load(record_dirs, question.arch, question.model.family)
     tried = own_runs(store, question.arch, question.model.family)
     return Evidence(records=known.records, tried=tried, stamp=known.stamp, problems=known.problems)
 

@@ -22,11 +22,15 @@ from kb.errors import KbctlError
 
 Json = dict[str, Any]
 _KEPT = 12
-FORM = 6  # raised when the compiled form changes
+FORM = 7  # raised when the compiled form changes
 # What only an answer tells of a record; whether it speaks at all is decided without.
 _TOLD = ("path", "shipped", "title", "checked", "cause", "aliases", "instead", "evidence")
 
 _HERE = Path(__file__).resolve().parent
+
+
+About = tuple[str, str | None]  # an architecture, and a model family where one is known
+_ANY = b" "
 
 
 class Knowledge(NamedTuple):
@@ -56,19 +60,20 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "kbctl"
 
 
-def load(private: Iterable[Path] = (), arch: str | None = None) -> Knowledge:
+def load(private: Iterable[Path] = (), arch: str | None = None, family: str | None = None) -> Knowledge:
     """The shipped records, overlaid by private folders in the order given (the later one wins an id).
 
-    With ``arch`` only those that could speak about it, and in brief: ``whole`` adds the rest of a record.
-    Raises KbctlError for a private folder that does not exist.
+    With ``arch`` only those that could speak about it, and about ``family`` where that is known, and in
+    brief: ``whole`` adds the rest of a record. Raises KbctlError for a private folder that does not exist.
     """
-    parts = [_folder(shipped_folder(), arch, shipped=True)]
+    about = None if arch is None else (arch, family)
+    parts = [_folder(shipped_folder(), about, shipped=True)]
     for folder in private:
         if not folder.is_dir():
             raise KbctlError(
                 "no such folder of records", where=str(folder), tip="--records takes a folder of *.md files"
             )
-        parts.append(_folder(folder, arch, shipped=False))
+        parts.append(_folder(folder, about, shipped=False))
     merged: dict[str, Json] = {}
     for part in parts:
         merged = {name: record for name, record in merged.items() if name not in part["ids"]}
@@ -90,7 +95,7 @@ def _told(rest: bytes) -> Json:
     return told
 
 
-def _folder(folder: Path, arch: str | None, *, shipped: bool) -> Json:
+def _folder(folder: Path, about: About | None, *, shipped: bool) -> Json:
     """One folder's compiled records: from the cache when its stamp still fits, else compiled and cached.
 
     The cache holds a head and then a record a line (see ``_line``): only what is asked for is parsed.
@@ -101,48 +106,55 @@ def _folder(folder: Path, arch: str | None, *, shipped: bool) -> Json:
         head, *lines = cached.read_bytes().split(b"\n")
         part: Json = json.loads(head)
         if (part["stamp"], part["form"], part["count"]) == (stamp, FORM, len(lines)):
-            return part | _read([line.split(b"\t") for line in lines], arch)
+            return part | _read([line.split(b"\t") for line in lines], about)
     part = compile_folder(folder, shipped=shipped)
     lines = [_line(record) for record in part.pop("records")]
     part |= {"stamp": stamp, "form": FORM, "count": len(lines)}
     with suppress(OSError):
         _replace(cached, b"\n".join((_json(part), *lines)))
         _prune(cached.parent)
-    return part | _read([line.split(b"\t") for line in lines], arch)
+    return part | _read([line.split(b"\t") for line in lines], about)
 
 
 def _line(record: Json) -> bytes:
-    """A record: its id, the architectures it could speak about, its conditions, the rest; tabs between."""
+    """A record: id, what it could speak about (architectures, families), conditions, rest; tabs between."""
     conditions = {key: value for key, value in record.items() if key not in _TOLD}
-    archs = _archs(record)
-    named = b" " if archs is None else f" {' '.join(archs)} ".encode()
     rest = {key: record[key] for key in _TOLD}
-    return b"\t".join((record["id"].encode(), named, _json(conditions), _json(rest)))
+    about = (_named(record, "arch", None), _named(record, "model", "family"))
+    return b"\t".join((record["id"].encode(), *about, _json(conditions), _json(rest)))
 
 
 def _json(value: Json) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _read(rows: Sequence[Sequence[bytes]], arch: str | None) -> Json:
-    """``ids`` of all rows, and ``records`` that could speak about an architecture; whole ones for None."""
-    asked = b" " if arch is None else f" {arch} ".encode()
-    told = [row for row in rows if asked in row[1] or row[1] == b" "]
-    records = json.loads(b"[" + b",".join([row[2] for row in told]) + b"]")
+def _read(rows: Sequence[Sequence[bytes]], about: About | None) -> Json:
+    """``ids`` of all rows, and the ``records`` that could speak about it, in brief; for None all, whole."""
+    arch, family = map(_word, about or (None, None))
+    told = [
+        row for row in rows if (row[1] == _ANY or arch in row[1]) and (row[2] == _ANY or family in row[2])
+    ]
+    records = json.loads(b"[" + b",".join([row[3] for row in told]) + b"]")
     for record, row in zip(records, told, strict=True):
-        record["rest"] = row[3]
-    return {"ids": [row[0].decode() for row in rows], "records": records if arch else map(whole, records)}
+        record["rest"] = row[4]
+    return {"ids": [row[0].decode() for row in rows], "records": records if about else map(whole, records)}
 
 
-def _archs(record: Json) -> list[str] | None:
-    """The architectures that a record names or is inherited by; None where an alternative names none."""
-    found: set[str] = set()
+def _word(name: str | None) -> bytes:
+    """A name as it stands among others: between blanks, in one spelling."""
+    return _ANY if name is None else f" {name.lower().replace('_', '-').replace(' ', '-')} ".encode()
+
+
+def _named(record: Json, dimension: str, key: str | None) -> bytes:
+    """What a record names in a dimension, or is inherited by; ``_ANY`` where an alternative names nothing."""
+    found: set[bytes] = set()
     for alternative in record["matches"]:
-        named = [row[2].get("any") for row in alternative["when"] if row[0] == "arch"]
+        named = [row[2].get("any") for row in alternative["when"] if row[:2] == [dimension, key]]
         if not named or not named[0]:
-            return None
-        found |= {str(one).lower() for one in named[0]} | set(alternative["mirror"])
-    return sorted(found)
+            return _ANY
+        mirrored = alternative["mirror"] if dimension == "arch" else ()
+        found |= {_word(str(one)) for one in (*named[0], *mirrored)}
+    return b"".join(sorted(found))
 
 
 def _stamp(folder: Path) -> str:

@@ -108,6 +108,12 @@ def test_for_one_architecture_only_what_could_speak_of_it_is_read(folder: Path) 
         told = {one["id"] for one in every.records if match(one, query) is not None}
         assert told
         assert not left_out & told
+        query = ask(Asked(gpu="sm120", model="glm5-nvfp4", engine="sglang"))
+        fewer = knowledge.load([folder], "sm120", query.model.family)
+        assert len(fewer.records) < len(some.records)
+        told = {one["id"] for one in every.records if match(one, query) is not None}
+        assert told
+        assert told <= ids(fewer)
     # A private record takes the place of a shipped one even where it speaks of another architecture.
     write(folder, GOOD.replace('"sm120"', '"gfx942"'), "sm120-moe-trtllm-gen")
     assert "sm120-moe-trtllm-gen" not in ids(knowledge.load([folder], "sm120"))
