@@ -56,6 +56,7 @@ def read(source: Source) -> Reading:
     """A digest of every answer."""
     text = source.text[:_LARGEST]
     items, damage = _items(text)
+    items = items if any(True for item in items for _ in _answers(item)) else list(_nested(items, {}))
     answers = [answer for item in items for answer in _answers(item)]
     if not answers:
         raise Unreadable(damage or "no answer of a server was found in it")
@@ -89,6 +90,37 @@ def _salvaged(text: str) -> list[Any]:
     """The text of a single answer whose JSON was cut, by its key alone."""
     cut = _TEXT.search(text)
     return [{"choices": [{"text": cut[1].replace("\\n", "\n").replace('\\"', '"')}]}] if cut else []
+
+
+_DEEPEST = 8  # levels of objects and lists around answers
+
+
+def _nested(value: Any, around: Mapping[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
+    """Answers somewhere inside a runner's own document, each with the prompt beside or above it."""
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, list):
+        for one in value:
+            yield from _nested(one, around, depth + 1)
+    elif isinstance(value, Mapping):
+        said = {key: one for key, one in value.items() if key in _BESIDE}
+        told = {**around, **said}
+        if _is_response(value):
+            yield told | {"response": value}
+            return
+        for key, one in value.items():
+            if key not in _BESIDE:
+                yield from _nested(one, told, depth + 1)
+
+
+_BESIDE = ("prompt", "messages", "request", "payload", "case", "ok", "detail")
+
+
+def _is_response(value: Mapping[str, Any]) -> bool:
+    choices = value.get("choices")
+    if isinstance(choices, list):
+        return any(isinstance(one, Mapping) and ("message" in one or "text" in one) for one in choices)
+    return isinstance(value.get("meta_info"), Mapping) or isinstance(value.get("output_ids"), list)
 
 
 def _line(line: str) -> Any:

@@ -6,11 +6,13 @@ Owns their marks and layouts. Must not read sweeps' CSV summaries, which are ord
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from ingest.bench import file_names, jsontext, serving, serving_tables
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
+from ingest.bench.rows import place, read_row
 from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.settings import asked_settings, own_options
@@ -53,13 +55,29 @@ def _sniff_serve_json(source: Source) -> float:
     return 0.9 if serves and "random_input_len" not in keys and "median_e2e_latency_ms" not in keys else 0.0
 
 
+_CLIENTS_OWN = ("model_id", "model", "backend", "endpoint_type", "tokenizer_id", "label")
+
+
+def _facts(result: Mapping[str, Any]) -> Facts:
+    """What the result says of the server, with what its user added by ``--metadata``."""
+    added = {
+        key: one
+        for key, one in result.items()
+        if isinstance(one, str | int)
+        and key not in _CLIENTS_OWN
+        and (place(key) or ("workload",))[0] != "workload"
+    }
+    facts = serving.object_facts(result)
+    return read_row(added, base=facts).facts if added else facts
+
+
 def _read_serve_json(source: Source) -> Reading:
     documents = jsontext.load(source)
     pairs, problems = [], list(documents.problems)
     for line, result in documents.objects():
         if not _SERVE_KEYS & result.keys() and "input_sequence_throughput" not in result:
             continue
-        pairs.append((serving.object_facts(result), serving.object_measurement(result, _TOOL, line)))
+        pairs.append((_facts(result), serving.object_measurement(result, _TOOL, line)))
     if not pairs:
         raise Unreadable("no benchmark result among the JSON objects: none has a throughput")
     return benchmark(source, "vllm_bench_serve_json", grouped(pairs), tool=_TOOL, problems=problems)
