@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kb.vocab import engines
+from kb.vocab.dialects import picked_by_memory
 from recommend import candidates, why
 from recommend.advice import Kept, Pick
 from recommend.expect import Known, Outlook
@@ -77,21 +78,16 @@ def pick(one: Prospect, explored: Explored, question: Query, known: Known, best:
     )
 
 
-# What SGLang takes by itself where nothing is said, by the memory of one GPU (GiB): its releases since 0.4
-# agree on these. An argument dump shows the value as if it had been asked for.
-CHUNKS = ((0, 35, 2048), (60, 160, 8192), (160, 10_000, 16384))
-
-
 def said_aloud(query: Query, question: Query) -> Query:
     """The configuration without what its engine picks by itself on this GPU, unless the question says it."""
-    key = "chunked_prefill_size"
     memory = query.gpu_facts.memory_gib if query.gpu_facts else None
-    if query.engine != "sglang" or memory is None or key in question.settings:
-        return query
-    itself = next((size for low, high, size in CHUNKS if low <= memory < high), None)
-    if itself is None or str(query.settings.get(key)) != str(itself):
-        return query
-    return query._replace(settings={name: one for name, one in query.settings.items() if name != key})
+    itself = picked_by_memory(query.engine, memory) if memory else {}
+    quiet = {
+        key
+        for key, value in itself.items()
+        if key not in question.settings and str(query.settings.get(key)) == str(value)
+    }
+    return query._replace(settings={key: one for key, one in query.settings.items() if key not in quiet})
 
 
 def kernels_of(query: Query) -> dict[str, str]:

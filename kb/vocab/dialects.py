@@ -125,6 +125,19 @@ def canonical_dest(engine: str | None, key: str, version: str | None = None) -> 
     return str(table["renamed"].get(dest, dest))
 
 
+def picked_by_memory(engine: str | None, memory_gib: float) -> dict[str, Any]:
+    """What an engine sets by itself by the memory of one GPU, where all its releases agree.
+
+    An argument dump shows such a value as if it had been asked for.
+    """
+    found = {}
+    for key, rows in dialect(engine or "").get("by_memory", {}).items():
+        for least, below, value in rows:
+            if least <= memory_gib < (below or float("inf")):
+                found[key] = value
+    return found
+
+
 def setting(settings: Mapping[str, Any], key: str) -> Any:
     """A setting by dotted key: a flat key first, then inside a nested mapping; ``None`` where it is not
     set."""
