@@ -126,37 +126,37 @@ class _Parts:
         """What the whole file tells; None, with nothing loaded, where too many of its lines are odd."""
         rest = b""
         for block in self._source.blocks(PART_BYTES):
-            data = rest + block
-            end = data.rfind(b"\n") + 1
-            if end and not self._take(data, end):
+            end = block.rfind(b"\n") + 1
+            if end and not self._take(b"".join((rest, memoryview(block)[:end]))):
                 self._loader.give_up()
                 return None
-            rest = data[end:]
+            rest = block[end:] if end else rest + block
         if rest:
-            self._take(rest, len(rest))
+            self._take(rest)
         self._sum_up()
         self._loader.finish()
         return merged_summary([self._summed, self._odd])
 
-    def _take(self, data: bytes, end: int) -> bool:
-        start, skipped = 0, max(self._found.skip - self._lines, 0)
+    def _take(self, data: bytes) -> bool:
+        lines = data.count(b"\n") + (not data.endswith(b"\n"))
+        skipped = min(max(self._found.skip - self._lines, 0), lines)
+        self._lines += skipped
         for _ in range(skipped):
-            start = data.find(b"\n", start, end) + 1 or end
-        odd = self._loader.load(data, start, end)
-        lines = data.count(b"\n", 0, end) + (not data.endswith(b"\n", 0, end))
-        if not self._lines and len(odd) > MOST_ODD * lines:
+            data = data.partition(b"\n")[2]
+        odd = self._loader.load(data, lines - skipped)
+        if self._lines == skipped and len(odd) > MOST_ODD * lines:
             return False
         if odd:
-            rows = data[start:end].split(b"\n")
+            rows = data.split(b"\n")
             for at in odd:
-                self._odd_pass.take(_text(rows[at]), self._lines + skipped + at + 1)
-        self._see(data, start, end)
-        self._lines += lines
+                self._odd_pass.take(_text(rows[at]), self._lines + at + 1)
+        self._see(data)
+        self._lines += lines - skipped
         return True
 
-    def _see(self, data: bytes, start: int, end: int) -> None:
+    def _see(self, data: bytes) -> None:
         """Note the cards and the times at the ends of a part."""
-        head, tail = data[start : min(end, start + HEAD)], data[max(start, end - HEAD) : end]
+        head, tail = data[:HEAD], data[-HEAD:]
         whole = head[: head.rfind(b"\n") + 1] or head
         first, last = self._pass.see(_text(whole), _text(tail[tail.find(b"\n", 0, -1) + 1 :]))
         self._summed.first_time = self._summed.first_time or first

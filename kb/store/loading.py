@@ -18,6 +18,7 @@ from kb.store.tallies import HUGE, Tally, sums_of, tallies_of
 ACTIVE = "Active"
 COUNTED_BYTES = 64 << 20
 MEMORY = "120MB"
+_LOOK_BYTES = 16 << 10
 _BLOCK_BITS = 6  # blocks of rows, in which every card has its turns
 _WIDE = "wide_sample"
 
@@ -28,8 +29,8 @@ class RowForm:
 
     ``metrics`` maps a metric to (position, factor to our unit); ``flags`` a position to the bit of the
     throttle reason that it tells; ``mask`` is the position of all such bits. ``units`` are the characters
-    of units, which count as blanks; ``nothing`` the cells without a value. A row is under load where
-    ``utilization_pct`` is at least ``least``.
+    of units, which count as blanks; ``nothing`` the cells without a value, beside empty ones. A row is under
+    load where ``utilization_pct`` is at least ``least``.
     """
 
     width: int
@@ -65,26 +66,27 @@ class Loader:
         self._blanks = bytes(32 if one in form.units + b"\r" else one for one in range(256))
         self._tables = tables_of(form.columns)
         self._into = self._tables[0] if len(self._tables) == 1 else _WIDE
-        self._refused = 0
+        self._refused, self._seen = 0, [""]
+        self._unseen = {_blanked(one, self._blanks).strip() for one in form.nothing}
         store.rows("SET threads = 1")  # a part is read by one anyway, and more only wait for each other
         store.rows(f"SET memory_limit = '{MEMORY}'")
         self._drop()
         if self._into == _WIDE:
             self._make_wide()
-        self._sql = f"INSERT INTO {self._into} BY NAME {_rows(form, trace, self._blanks)}"
+        self._sql = self._insert()
 
-    def load(self, data: bytes, start: int, end: int) -> list[int]:
-        """Take in the whole lines of a part of the data; the numbers, from 0, of lines that are no rows."""
+    def load(self, data: bytes, lines: int) -> list[int]:
+        """Take in a part of so many whole lines; the numbers, from 0, of those that are no rows."""
         self._parts += 1
+        blanked = data.translate(self._blanks)
+        self._learn(blanked[:_LOOK_BYTES].decode("utf-8", "replace"))
         path = self._folder / f"{self._trace}-{self._parts}.csv"  # never one name twice: DuckDB may remember
-        path.write_bytes(memoryview(data.translate(self._blanks))[start:end])
+        path.write_bytes(blanked)
         try:
-            self._store.rows(self._sql, [str(path)])
+            loaded = self._store.rows(self._sql, [str(path)])[0][0]
         finally:
             path.unlink()
-        refused = self._store.rows("SELECT line FROM reject_errors OFFSET ?", [self._refused])
-        self._refused += len(refused)
-        return sorted({line - 1 for (line,) in refused})
+        return self._refused_now() if loaded < lines else []
 
     def tallies(self) -> list[Tally]:
         """What all rows sum up to; medians by every n-th block of a large file's samples."""
@@ -110,6 +112,28 @@ class Loader:
         """Delete what was loaded."""
         self._drop()
         self._reset()
+
+    def _refused_now(self) -> list[int]:
+        found = self._store.rows("SELECT line, csv_line FROM reject_errors OFFSET ?", [self._refused])
+        self._refused += len(found)
+        self._learn("\n".join(text for _, text in found))
+        return sorted({line - 1 for line, _ in found})
+
+    def _learn(self, rows: str) -> None:
+        """From now on, cells without a value as these rows have them are no reason to refuse one.
+
+        DuckDB compares each cell with each such text: it is told only of those that were seen.
+        """
+        cells = {cell.strip() for row in rows.split("\n") for cell in row.split(self._form.delimiter)}
+        new = self._unseen & cells
+        if new:
+            self._unseen -= new
+            self._seen += sorted(new)
+            self._sql = self._insert()
+
+    def _insert(self) -> str:
+        rows = _rows(self._form, self._trace, self._blanks, self._seen)
+        return f"INSERT INTO {self._into} BY NAME {rows}"
 
     def _drop(self) -> None:
         for table in TABLES:
@@ -151,16 +175,16 @@ def scratch_store() -> Iterator[tuple[Store, Path]]:
         yield store, Path(folder)
 
 
-def _rows(form: RowForm, trace: int, blanks: bytes) -> str:
+def _rows(form: RowForm, trace: int, blanks: bytes, nothing: Sequence[str]) -> str:
     types = dict.fromkeys(range(form.width), "VARCHAR")
     types |= {at: "DOUBLE" for at, _ in form.metrics.values()}
     types[form.card] = "INTEGER" if form.by_index else "VARCHAR"
     types |= {at: kind for at, kind in ((form.time, "TIMESTAMP"), (form.mask, "BIGINT")) if at is not None}
-    nothing = [_text(before + _blanked(one, blanks)) for one in form.nothing for before in ("", " ")]
+    empty = [_text(before + one) for one in nothing for before in ("", " ")]
     columns = ", ".join(f"'c{at}': '{kind}'" for at, kind in types.items())
     options = (
         f"auto_detect = false, header = false, delim = {_text(form.delimiter)}, quote = '', escape = '', "
-        f"strict_mode = true, null_padding = false, nullstr = [{', '.join(nothing)}], new_line = '\\n', "
+        f"strict_mode = true, null_padding = false, nullstr = [{', '.join(empty)}], new_line = '\\n', "
         f"ignore_errors = true, store_rejects = true, columns = {{{columns}}}"
     )
     values = [
