@@ -20,7 +20,7 @@ from recommend.fit import Array
 from recommend.frame import Frame, Rows, mean_by, told_apart
 from recommend.policy import Prior
 from recommend.recall import closeness, traits_of
-from recommend.replay import Context
+from recommend.replay import WITHIN, Context
 from recommend.samples import IMPLAUSIBLE
 
 FOLDS = 3
@@ -105,8 +105,8 @@ class Ranker:
         guesses, values = self._left_out(good)
         self.blend = choose_blend(guesses, good)
         mixed = _mixed(self.blend, guesses)
-        self.slope, self.deviation = _calibrated(mixed, good)
-        self.gamble = _gamble(self.slope * mixed, good, physical="physics" in self.blend)
+        self.lead = lead_over_chance(mixed, good)
+        self.slope, self.deviation, self.gamble = self._scale(mixed, good)
         self.absolute, self.half = _best_absolute(values, good)
         final = _drawn(len(good.value), FINAL_ROWS)
         wanted = {*self.blend, self.absolute}
@@ -115,6 +115,17 @@ class Ranker:
             for name, make in self.makers.items()
             if name in wanted
         }
+
+    def _scale(self, mixed: Array, good: Rows) -> tuple[float, float, float]:
+        """(slope of the scores in log units, deviation of what is left, cost of a choice never seen).
+
+        An order that did no better than chance on the groups left out is not followed: all choices are then
+        alike, as far apart as they were there, and the search spreads out.
+        """
+        if self.lead >= 0:
+            return 0.0, _calibrated(np.zeros_like(mixed), good)[1], 0.0
+        slope, deviation = _calibrated(mixed, good)
+        return slope, deviation, _gamble(slope * mixed, good, physical="physics" in self.blend)
 
     def _closeness(self, near: Context | None) -> Array:
         memory = self.frame.memory
@@ -243,6 +254,23 @@ def group_losses(scores: Array, rows: Rows) -> Array:
     loss = (gap + MISS * (gap > MISS))[told]
     counts = np.bincount(group, minlength=len(np.unique(rows.group)))
     return np.asarray(np.bincount(group, loss, len(counts)) / np.maximum(counts, 1))
+
+
+def lead_over_chance(scores: Array, rows: Rows) -> float:
+    """Mean log of the tries that an order needs to within 5 % over those of chance: negative is better.
+
+    Contexts count within their group, groups alike; -1 where no context offers a choice.
+    """
+    order = np.lexsort((-scores, rows.context))
+    start = np.flatnonzero(np.r_[True, np.diff(rows.context[order]) != 0])
+    found: dict[int, list[float]] = {}
+    for here in np.split(order, start[1:]):
+        values = rows.value[here]
+        good = np.flatnonzero(values >= values.max() - math.log(1 + WITHIN))
+        by_chance = (len(here) + 1) / (len(good) + 1)
+        if len(good) < len(here):
+            found.setdefault(int(rows.group[here[0]]), []).append(math.log((good[0] + 1) / by_chance))
+    return float(np.mean([np.mean(one) for one in found.values()])) if found else -1.0
 
 
 def weights_of(rows: Rows) -> Array:

@@ -35,14 +35,17 @@ class Advisor:
     def __init__(self, ranker: Ranker, asked: Sequence[Context]) -> None:
         told = zip(asked, ranker.priors(asked), ranker.forecasts(asked), strict=True)
         self.beliefs = {one.key: Belief(one, priors, forecasts) for one, priors, forecasts in told}
-        self.order = {
-            key: sorted(range(len(one.priors)), key=lambda at, found=one.priors: (-worth(found[at]), at))  # type: ignore[misc]
-            for key, one in self.beliefs.items()
-        }
+        self.order = {key: _order(one) for key, one in self.beliefs.items()}
 
     def __call__(self, context: Context, seen: Sequence[Seen]) -> int:
         """The next choice of an asked context."""
         return _weighed(context, self.beliefs[context.key].priors, self.order[context.key], seen)
+
+
+def _order(one: Belief) -> list[int]:
+    """Choices by worth; of equal ones by lot, so that what nothing is known of is tried in all its parts."""
+    lot = at_random(one.context, 0)
+    return sorted(range(len(lot)), key=lambda at: (-worth(one.priors[at]), lot[at]))
 
 
 def recommender(known: Sequence[Context], asked: Sequence[Context]) -> Chooser:

@@ -22,7 +22,7 @@ from recommend.cells import FAILED, failing, measured, status_column
 from recommend.policy import Prior
 from recommend.replay import Context, Trial, by_order, play
 from recommend.table import Columns, contexts
-from recommend.trialrun import experiment, known_bad, left_out_together
+from recommend.trialrun import Advisor, experiment, known_bad, left_out_together
 
 
 @pytest.mark.parametrize(
@@ -262,6 +262,38 @@ def test_physics_gives_way_only_to_a_lead_beyond_chance() -> None:
     assert ranker.choose_blend(noisy, rows_) == {"physics": 1.0}
     blend = ranker.choose_blend({**noisy, "physics": -value, "boosted trees": value}, rows_)
     assert "physics" not in blend
+
+
+def ladder() -> list[Context]:
+    """The same order of twelve choices in six groups."""
+    return made(
+        {"dev": f"d{group}", "n": 1, "k": f"k{at}", "ms": 1.0 + at + 0.01 * group}
+        for group in range(6)
+        for at in range(12)
+    )
+
+
+def test_the_lead_over_chance_is_told_in_log_tries() -> None:
+    rows_ = ranker.Ranker(ladder()[:5]).frame.rows
+    assert ranker.lead_over_chance(rows_.value, rows_) == pytest.approx(math.log(2 / 13))
+    assert ranker.lead_over_chance(-rows_.value, rows_) == pytest.approx(math.log(2 * 12 / 13))
+
+
+def test_an_order_no_better_than_chance_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranker, "lead_over_chance", lambda scores, rows: 0.0)
+    *known, asked = ladder()
+    chooser = Advisor(ranker.Ranker(known), [asked])
+    assert len({one.mean for one in chooser.beliefs[asked.key].priors}) == 1
+    assert chooser.order[asked.key] not in (sorted(chooser.order[asked.key]), list(range(11, -1, -1)))
+
+
+def test_an_order_that_helped_on_the_groups_left_out_is_followed() -> None:
+    *known, asked = ladder()
+    helped = ranker.Ranker(known)
+    assert helped.lead < 0
+    (priors,) = helped.priors([asked])
+    means = {trial.key[0]: one.mean for trial, one in zip(asked.trials, priors, strict=True)}
+    assert max(means, key=means.__getitem__) == "k0"
 
 
 def one_belief(spread: float = 0.1) -> Belief:
