@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench bench-replay docs lint check
+.PHONY: demo test bench bench-replay peers docs lint check
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -22,8 +22,18 @@ bench: $(VENV)/.ready
 
 # Every figure of docs/recommender.md again, from committed data.
 bench-replay: $(VENV)/.ready
-	$(BIN)/python benchmarks/bench_replay.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench_replay.py
 	$(BIN)/python benchmarks/recommender_page.py
+
+# Ask the other optimisers anew (some 40 minutes of CPU, packages of several GB): make peers PEERS=smac
+PEERS ?= optuna smac baybe
+peers:
+	@set -e; for peer in $(PEERS); do \
+	  test -x .peers/$$peer/bin/python || $(PYTHON) -m venv .peers/$$peer; \
+	  pins=$$(PYTHONPATH=.:benchmarks $(BIN)/python benchmarks/ask_peers.py $$peer --pins); \
+	  .peers/$$peer/bin/python -m pip install --quiet $$pins; \
+	  OMP_NUM_THREADS=1 PYTHONPATH=. .peers/$$peer/bin/python benchmarks/ask_peers.py $$peer; \
+	done
 
 docs: $(VENV)/.ready
 	$(BIN)/python -m ingest.formats_page > docs/.formats.md && mv docs/.formats.md docs/formats.md

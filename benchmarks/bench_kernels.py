@@ -1,6 +1,6 @@
-"""The replay's tasks that are not serving: MoE kernels on SM120, and brute-forced tuning spaces.
+"""The replay's tasks that are not serving: kernels on an architecture never seen, and tuning spaces.
 
-Owns these two tasks of ``bench_replay.py``.
+Owns these tasks of ``bench_replay.py``: MoE kernels on SM120, attention kernels on each architecture, tuning.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from splits import MOE_WHERE, frozen, moe_rows, peer_on, tuner_contexts
+from splits import ATTENTION_WHERE, MOE_WHERE, attention_rows, frozen, moe_rows, peer_on, tuner_contexts
 
 from kb.model import Hardware
 from recommend.baselines import most_frequent_best
@@ -25,6 +25,8 @@ from recommend.table import Columns, contexts, encode
 from recommend.trialrun import Advisor, replay, report
 
 SM120 = "rtx_pro_6000_server"
+# Cards that are hidden alone: another one of their generation stays known.
+WITH_SIBLING = ("h200_sxm", "b300_sxm")
 
 
 def moe(freeze: bool) -> dict[str, Any]:
@@ -42,6 +44,37 @@ def moe(freeze: bool) -> dict[str, Any]:
     )
     known = [one for one in found if one.group != (SM120,)]
     ranker = Ranker(known, near=asked[0])
+    told = _held_against(ranker, known, asked)
+    told["proposals_sm120_lacks"] = impossible_proposals(ranker, known, asked)
+    return told
+
+
+def attention(freeze: bool) -> dict[str, Any]:
+    """Attention kernel on each architecture, all of it hidden; then on cards with a known sibling."""
+    columns = Columns(
+        context=ATTENTION_WHERE,
+        choice=("engine", "kernel"),
+        outcome="latency",
+        group=("generation",),
+        minimize=True,
+    )
+    found = playable(contexts(attention_rows(0.25), columns))
+    frozen(
+        "attention",
+        found,
+        "one architecture hidden at a time; equal phase, heads, cache type, batch, length; 25 % by hash",
+        freeze=freeze,
+    )
+    told = {}
+    for hidden in (*sorted({one.group[0] for one in found}), *WITH_SIBLING):
+        asked = [one for one in found if hidden in (one.group[0], one.key[0])]
+        known = [one for one in found if hidden not in (one.group[0], one.key[0])]
+        told[hidden] = _held_against(Ranker(known, near=asked[0]), known, asked)
+    return told
+
+
+def _held_against(ranker: Ranker, known: Sequence[Context], asked: Sequence[Context]) -> dict[str, Any]:
+    """Slowdown of the first choice of the recommender, and of what never looks at the context."""
     policies: dict[str, Any] = {
         "recommender": Advisor(ranker, asked),
         "best constant": by_order(_least_mean_gap(known)),
@@ -51,7 +84,6 @@ def moe(freeze: bool) -> dict[str, Any]:
     for name, chooser in policies.items():
         plays = [play(one, chooser) for one in asked]
         told[name] = {half: _slowdown(plays, half) for half in ("choose", "report", "all")}
-    told["proposals_sm120_lacks"] = impossible_proposals(ranker, known, asked)
     return told
 
 

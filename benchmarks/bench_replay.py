@@ -2,8 +2,9 @@
 
     python benchmarks/bench_replay.py [TASK …] [--out benchmarks/replay/results.json]
 
-Tasks: e2e, e2e-fixed, e2e-time, warm, aiconfigurator, intervals, moe, tuner, cost. Contexts are frozen in
-``benchmarks/replay/*.json`` (written by ``--freeze``); a change of the tables that moves a split fails here.
+Tasks: e2e, e2e-fixed, e2e-time, warm, aiconfigurator, intervals, moe, attention, tuner, cost; chains of them
+run beside each other. Contexts are frozen in ``benchmarks/replay/*.json`` (written by ``--freeze``); a
+change of the tables that moves a split fails here.
 Choices were made on the half ``choose``; what is reported is the half ``report`` and both together.
 """
 
@@ -12,16 +13,18 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bench_kernels import moe, tuner
+from bench_kernels import attention, moe, tuner
 from splits import (
     CHOICE,
     GIVEN,
@@ -37,6 +40,7 @@ from splits import (
 from kb.measurements import serving
 from kb.vocab import engines, options
 from recommend import fit
+from recommend.belief import figure_json
 from recommend.ranker import Ranker
 from recommend.replay import (
     Context,
@@ -46,6 +50,7 @@ from recommend.replay import (
     at_random,
     by_order,
     given_tries,
+    mean_by_group,
     play,
     playable,
     regret_after,
@@ -139,22 +144,30 @@ def warm(freeze: bool) -> dict[str, Any]:  # noqa: ARG001 - the contexts of e2e
             for one in here:
                 if len(one.trials) > len(given_tries(one, given)):
                     mine["|".join(one.key), given] = float(play(one, chooser, given).tries)
-    theirs = warm_peers()
+    by_key = {"|".join(one.key): one for one in asked}
     return {
-        str(given): {name: _paired(mine, tries, given) for name, tries in theirs.items()} for given in GIVEN
+        str(given): {name: _paired(mine, tries, given, by_key) for name, tries in warm_peers().items()}
+        for given in GIVEN
     }
 
 
 def _paired(
-    mine: dict[tuple[str, int], float], theirs: dict[tuple[str, int], float], given: int
-) -> dict[str, float]:
+    mine: dict[tuple[str, int], float],
+    theirs: dict[tuple[str, int], float],
+    given: int,
+    contexts: dict[str, Context],
+) -> dict[str, Any]:
+    """Means, their difference with its bootstrap over groups, p on all contexts and on the reported half."""
     shared = sorted(key for key in mine if key in theirs and key[1] == given)
-    pairs = [mine[key] for key in shared], [theirs[key] for key in shared]
+    reported = [key for key in shared if contexts[key[0]].half == "report"]
+    differences = [(contexts[key[0]].group, mine[key] - theirs[key]) for key in shared]
     return {
         "contexts": len(shared),
-        "recommender": round(statistics.fmean(pairs[0]), 4),
-        "peer": round(statistics.fmean(pairs[1]), 4),
-        "wilcoxon_p": wilcoxon(*pairs),
+        "recommender": round(statistics.fmean(mine[key] for key in shared), 4),
+        "peer": round(statistics.fmean(theirs[key] for key in shared), 4),
+        "difference": figure_json(mean_by_group(differences)),
+        "wilcoxon_p": wilcoxon([mine[key] for key in shared], [theirs[key] for key in shared]),
+        "wilcoxon_p_reported": wilcoxon([mine[key] for key in reported], [theirs[key] for key in reported]),
     }
 
 
@@ -259,9 +272,34 @@ TASKS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "aiconfigurator": aiconfigurator,
     "intervals": intervals,
     "moe": moe,
+    "attention": attention,
     "tuner": tuner,
     "cost": cost,
 }
+
+
+# What is done by one process, the longest first: the tasks of a chain share what was learned.
+CHAINS = (
+    ("tuner",),
+    ("e2e", "warm", "aiconfigurator"),
+    ("moe",),
+    ("e2e-fixed",),
+    ("attention",),
+    ("e2e-time",),
+    ("intervals",),
+    ("cost",),
+)
+
+
+def done(names: Sequence[str], freeze: bool) -> dict[str, Any]:
+    """The results of some tasks and the CPU seconds of each (under ``cpu_s``)."""
+    told: dict[str, Any] = {"cpu_s": {}}
+    for name in names:
+        begun = time.process_time()
+        told[name] = TASKS[name](freeze)
+        told["cpu_s"][name] = round(time.process_time() - begun, 1)
+        print(f"{name}: {told['cpu_s'][name]} CPU-s", file=sys.stderr, flush=True)
+    return told
 
 
 def main() -> None:
@@ -270,12 +308,19 @@ def main() -> None:
     parser.add_argument("--freeze", action="store_true", help="write the splits instead of holding to them")
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     said = parser.parse_args()
+    wanted = said.tasks or list(TASKS)
+    chains = [[name for name in chain if name in wanted] for chain in CHAINS]
     results = json.loads(said.out.read_text("utf-8")) if said.out.exists() else {}
-    for name in said.tasks or TASKS:
-        begun = time.process_time()
-        results[name] = TASKS[name](said.freeze)
-        print(f"{name}: {time.process_time() - begun:.0f} CPU-s", file=sys.stderr, flush=True)
-        said.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    begun, cpu = time.monotonic(), results.pop("run", {}).get("cpu_s", {})
+    with ProcessPoolExecutor() as pool:
+        for each in as_completed([pool.submit(done, chain, said.freeze) for chain in chains if chain]):
+            told = each.result()
+            cpu |= told.pop("cpu_s")
+            results |= told
+    results["run"] = {"cpu_s": cpu}
+    if not said.tasks:
+        results["run"] |= {"wall_s": round(time.monotonic() - begun), "cores": os.cpu_count()}
+    said.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -42,9 +42,11 @@ def results_text(results: Json) -> str:
         warm(results.get("warm")),
         peer(results.get("aiconfigurator")),
         moe(results.get("moe")),
+        attention(results.get("attention")),
         tuner(results.get("tuner")),
         intervals(results.get("intervals")),
         cost(results.get("cost")),
+        run(results["run"]),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -129,16 +131,28 @@ def warm(found: Json | None) -> str:
             str(one["contexts"]),
             f"{one['recommender']:.3f}",
             f"{one['peer']:.3f}",
+            interval(one["difference"]),
             f"{one['wilcoxon_p']:.1e}",
+            f"{one['wilcoxon_p_reported']:.1e}",
         ]
         for given, peers in found.items()
         for name, one in sorted(peers.items(), key=lambda pair: pair[1]["peer"])
     ]
-    head = ("against", "runs of the context known", "contexts", "recommender", "peer", "p (Wilcoxon)")
+    head = (
+        "against",
+        "runs known",
+        "contexts",
+        "recommender",
+        "peer",
+        "difference, by groups",
+        "p (Wilcoxon)",
+        "p, reported half",
+    )
     title = "### Tries to within 5 %, with runs of the context known"
     said = (
         "The known runs are drawn among those that are not within 5 %; each peer is told of them too. *Told "
-        "of the past*: the peer also gets the runs of the 40 most alike contexts of other groups."
+        "of the past*: the peer also gets the runs of the 40 most alike contexts of other groups. The "
+        "difference has its 95 % bootstrap interval over (GPU, model shape) groups."
     )
     return f"{title}\n\n{said}\n\n{table(head, rows)}"
 
@@ -167,6 +181,29 @@ def moe(found: Json | None) -> str:
     head = ("policy", "slowdown of the first choice", "within 5 %", "slowdown, both halves")
     title = "### MoE kernel on SM120, SM120 hidden, equal weight type"
     return f"{title}\n\n{found['contexts']} contexts. Geometric means.\n\n{table(head, rows)}{veto}"
+
+
+def attention(found: Json | None) -> str:
+    if not found:
+        return ""
+    names = ("recommender", "best constant", "most frequent best")
+    rows = [
+        [
+            hidden,
+            str(one["contexts"]),
+            *(f"{one[name]['all']['slowdown']:.3f}" for name in names),
+            f"{one['random']:.3f}",
+            f"{one['recommender']['all']['hit']:.0%}",
+        ]
+        for hidden, one in found.items()
+    ]
+    head = ("hidden", "contexts", *names, "random", "recommender within 5 %")
+    said = (
+        "Engine and kernel family at equal phase, heads, cache type, batch and length: slowdown of the first "
+        "choice (geometric means, both halves). A whole architecture is hidden, or one card whose sibling "
+        "stays known."
+    )
+    return f"### Attention kernel, architecture hidden\n\n{said}\n\n{table(head, rows)}"
 
 
 def tuner(found: Json | None) -> str:
@@ -218,6 +255,13 @@ def cost(found: Json | None) -> str:
         f"on 10,000 points {found['fit_10000_cpu_s']}. Two measurements of one configuration differ by more "
         f"than {noise['p50']:.1%} in half of the cases and by at most {noise['p90']:.1%} in nine of ten."
     )
+
+
+def run(found: Json) -> str:
+    """What ``make bench-replay`` itself took."""
+    told = ", ".join(f"{name} {seconds:.0f}" for name, seconds in sorted(found["cpu_s"].items()))
+    whole = f" {found['wall_s'] / 60:.1f} minutes on {found['cores']} cores," if "wall_s" in found else ""
+    return f"All of this took{whole} {sum(found['cpu_s'].values()):.0f} CPU-seconds ({told})."
 
 
 COLOURS = {"recommender": "#2563eb"}

@@ -63,6 +63,32 @@ def moe_rows(hold: str, share_here: float, share_else: float) -> Iterator[dict[s
                     yield one
 
 
+ATTENTION_WHERE = ("hw", "phase", "heads", "kv_heads", "head_dim", "kv_dtype", "batch", "length")
+GENERATION = {
+    "a100_sxm": "sm80",
+    "l40s": "sm89",
+    "h100_sxm": "sm90",
+    "h200_sxm": "sm90",
+    "b200_sxm": "sm100, sm103",
+    "gb200": "sm100, sm103",
+    "b300_sxm": "sm100, sm103",
+    "gb300": "sm100, sm103",
+    "rtx_pro_6000_server": "sm120",
+}
+
+
+def attention_rows(share: float) -> Iterator[dict[str, Any]]:
+    """Attention kernel times, one row per batch and length; a share of the contexts by a hash."""
+    with (folder() / "attention_kernels.tsv").open(encoding="utf-8") as lines:
+        for row in csv.DictReader(lines, delimiter="\t"):
+            row["generation"] = GENERATION[row["hw"]]
+            for name in [one for one in row if "x" in one[1:] and one[1].isdigit() and row[one]]:
+                batch, _, length = name[1:].partition("x")
+                one = {**row, "batch": batch, "length": length, "latency": row[name]}
+                if _drawn("|".join(one[column] for column in ATTENTION_WHERE)) < share:
+                    yield one
+
+
 def _drawn(key: str) -> float:
     return hashlib.blake2b(key.encode(), digest_size=2).digest()[0] / 256
 
@@ -110,19 +136,6 @@ def frozen(name: str, found: Sequence[Context], rule: str, *, freeze: bool) -> l
 PEER_KEY = ("hw", "gpus", "model", "isl", "osl", "concurrency", "engine", "precision", "tp", "pp", "dp", "ep")
 
 
-def peer_tries(path: Path) -> dict[tuple[str, str, int], tuple[float, float]]:
-    """(task, context, given) -> mean tries and mean valid tries of a peer over its seeds."""
-    rows: dict[tuple[str, str, int], list[tuple[float, float]]] = {}
-    with path.open(encoding="utf-8") as lines:
-        for row in csv.DictReader(lines):
-            key = (row["task"], row["context"], int(row["given"]))
-            rows.setdefault(key, []).append((float(row["tries"]), float(row["valid"])))
-    return {
-        key: (statistics.fmean(a for a, _ in found), statistics.fmean(b for _, b in found))
-        for key, found in rows.items()
-    }
-
-
 def peer_answers(path: Path) -> dict[tuple[str, ...], float]:
     """Choice in its context -> mean log throughput that a peer predicts."""
     logs: dict[tuple[str, ...], list[float]] = {}
@@ -134,11 +147,9 @@ def peer_answers(path: Path) -> dict[tuple[str, ...], float]:
     return {key: statistics.fmean(values) for key, values in logs.items()}
 
 
-def peer_on(task: str) -> dict[str, float] | None:
-    """Mean valid and failed tries of Optuna's TPE on a tuning space, where it was asked."""
-    found = [one for (name, _, _), one in peer_tries(HERE / "optuna.csv").items() if name == task]
-    if not found:
-        return None
+def peer_on(task: str) -> dict[str, float]:
+    """Mean valid and failed tries of Optuna's TPE on a tuning space."""
+    found = [(int(row["tries"]), int(row["valid"])) for row in peer_plays("optuna") if row["task"] == task]
     return {
         "valid": round(statistics.fmean(valid for _, valid in found), 2),
         "failed": round(statistics.fmean(tries - valid for tries, valid in found), 2),
@@ -146,21 +157,18 @@ def peer_on(task: str) -> dict[str, float] | None:
 
 
 GIVEN = (0, 1, 2)
-WARM_PEERS = ("optuna-gp.csv", "smac.csv", "baybe.csv")
+PEERS = ("optuna", "smac", "baybe")
+
+
+def peer_plays(name: str) -> Iterator[dict[str, str]]:
+    """The rows that ``ask_peers.py`` wrote of a peer."""
+    with (HERE / f"{name}.csv").open(encoding="utf-8") as lines:
+        yield from csv.DictReader(lines)
 
 
 def warm_peers() -> dict[str, dict[tuple[str, int], float]]:
-    """Peer -> (context, given) -> mean tries until within 5 % on the serving contexts."""
-    told = {
-        "Optuna TPE, cold": {
-            (context, given): tries
-            for (task, context, given), (tries, _) in peer_tries(HERE / "optuna.csv").items()
-            if task == "e2e"
-        }
-    }
-    for name in WARM_PEERS:
-        with (HERE / name).open(encoding="utf-8") as lines:
-            for row in csv.DictReader(lines):
-                key = (row["context"], int(row["given"]))
-                told.setdefault(row["policy"], {})[key] = float(row["tries"])
+    """Policy of a peer -> (context, given) -> tries until within 5 % on the serving contexts."""
+    told: dict[str, dict[tuple[str, int], float]] = {}
+    for row in (row for name in PEERS for row in peer_plays(name) if row["task"] == "e2e"):
+        told.setdefault(row["policy"], {})[row["context"], int(row["given"])] = float(row["tries"])
     return told
