@@ -56,7 +56,7 @@ from recommend.replay import (
     regret_after,
     wilcoxon,
 )
-from recommend.samples import Sample, noise_of, published
+from recommend.samples import Sample, contradictions, noise_of, published
 from recommend.score import half_width
 from recommend.trialrun import POLICIES, Advisor, replay, report
 
@@ -219,7 +219,10 @@ def intervals(freeze: bool) -> dict[str, Any]:  # noqa: ARG001 - one shape
         errors = abs(fit.target(here, "output_tok_s") - model.predict(rows))
         for one, error in zip(here, errors, strict=True):
             told.setdefault(_half_of(one), {}).setdefault(group[0], []).append((bool(error <= half), half))
-    return {half: _by_gpu(found) for half, found in told.items()}
+    off = {
+        gpu: {"steps": steps, "rms": round(rms, 4)} for gpu, (steps, rms) in contradictions(samples).items()
+    }
+    return {**{half: _by_gpu(found) for half, found in told.items()}, "contradictions": off}
 
 
 def _half_of(one: Sample) -> str:

@@ -232,6 +232,9 @@ def intervals(found: Json | None) -> str:
     if not found:
         return ""
     told, other = found["report"], found["choose"]
+    off = {
+        gpu: f"×{math.exp(one['rms']):.3f} of {one['steps']}" for gpu, one in found["contradictions"].items()
+    }
     rows = [
         [
             gpu,
@@ -239,11 +242,23 @@ def intervals(found: Json | None) -> str:
             f"{one['coverage']:.1%}",
             f"×{one['median_factor']:.2f}",
             f"{other['per_gpu'][gpu]['coverage'] if gpu != 'all' else other['all']['coverage']:.1%}",
+            off.get(gpu, ""),
         ]
         for gpu, one in [*sorted(told["per_gpu"].items()), ("all", told["all"])]
     ]
-    head = ("GPU", "points", "inside the 90 % interval", "median half-width", "inside, other half")
-    return f"### Intervals, each (GPU, model shape) group unseen\n\n{table(head, rows)}"
+    head = (
+        "GPU",
+        "points",
+        "inside the 90 % interval",
+        "median half-width",
+        "inside, other half",
+        "contradiction",
+    )
+    said = (
+        "*Contradiction*: with more requests in flight a token cannot get faster. By how much it did within "
+        "one batch (root mean square over so many steps) is what its numbers are off by at least."
+    )
+    return f"### Intervals, each (GPU, model shape) group unseen\n\n{said}\n\n{table(head, rows)}"
 
 
 def cost(found: Json | None) -> str:

@@ -25,7 +25,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LinearRegression, Ridge
 
 from recommend.replay import Context, Key, Trial
-from recommend.samples import Sample
+from recommend.samples import Sample, contradictions
 from recommend.score import METRICS, NOVELTY
 
 Array = NDArray[np.float64]
@@ -41,6 +41,8 @@ EVEN_MIX = {"linear": 0.5, "trees": 0.5}
 PLAIN = re.compile(r"[a-z0-9_-]+")
 # Groups of other GPUs that weigh as much as one GPU's own (chosen on the half ``choose``).
 ALIKE_GROUPS = 4.0
+# Deviations of a normal error that hold nine of ten.
+NINE_OF_TEN = 1.645
 UNIT_LOG = {"output_tok_s": 0.0, "ttft_ms": math.log(1000), "tpot_ms": math.log(1000)}
 
 
@@ -252,10 +254,12 @@ def train(
 def half_widths(samples: Sequence[Sample], x: Array, y: Array) -> tuple[Widths, dict[str, Widths]]:
     """Half-widths in log units that held ``LEVEL`` of the left-out points, by what was left out with them.
 
-    Second, those of each GPU's own groups, drawn to those of all by ``ALIKE_GROUPS`` groups.
+    Second, those of each GPU's own groups, drawn to those of all by ``ALIKE_GROUPS`` groups and widened by
+    what its batches contradict themselves.
     """
     widths: dict[str, float] = {}
     of_gpu: dict[str, dict[str, float]] = {}
+    off = {gpu: NINE_OF_TEN * rms for gpu, (_, rms) in contradictions(samples).items()}
     for novelty in NOVELTY:
         found = [
             (group, np.abs(y[test] - Mixed().fit(x[known], y[known]).predict(x[test])))
@@ -264,7 +268,7 @@ def half_widths(samples: Sequence[Sample], x: Array, y: Array) -> tuple[Widths, 
         widths[novelty] = conformal([errors for _, errors in found])
         if novelty in ("same", "new-model"):
             for gpu, half in _of_gpus(found, widths[novelty]):
-                of_gpu.setdefault(gpu, {})[novelty] = _short(half, 4)
+                of_gpu.setdefault(gpu, {})[novelty] = _short(math.hypot(half, off.get(gpu, 0.0)), 4)
     # Seeing less never makes a forecast surer.
     for harder in NOVELTY[1:]:
         widths[harder] = max(widths[harder], widths["same"])

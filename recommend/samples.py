@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from kb.measurements import ServingPoint
@@ -187,6 +188,28 @@ def noise_of(points: Iterable[ServingPoint]) -> dict[str, float]:
     if not spreads:
         return {}
     return {"p50": round(spreads[len(spreads) // 2], 4), "p90": round(spreads[len(spreads) * 9 // 10], 4)}
+
+
+def contradictions(samples: Iterable[Sample]) -> dict[str, tuple[int, float]]:
+    """Per GPU: steps to more requests in flight within one batch, and by how much a token got *faster* then.
+
+    The second is the root mean square of the falls in log time per token, which cannot fall: what a batch is
+    off by at least, however well it is described.
+    """
+    curves: dict[tuple[object, ...], list[tuple[int, float]]] = {}
+    for one in samples:
+        if one.metrics.get("tpot_ms"):
+            key = (one.group, one.choice, one.gpus, one.load[:2], one.date)
+            curves.setdefault(key, []).append((one.load[2], math.log(one.metrics["tpot_ms"])))
+    falls: dict[str, list[float]] = {}
+    for (group, *_), points in curves.items():
+        for (few, before), (more, after) in pairwise(sorted(points)):
+            if more > few:
+                falls.setdefault(group[0], []).append(max(before - after, 0.0))  # type: ignore[index]
+    return {
+        gpu: (len(found), math.sqrt(sum(one * one for one in found) / len(found)))
+        for gpu, found in falls.items()
+    }
 
 
 def shape_of(entry: ModelEntry) -> str:

@@ -16,7 +16,7 @@ from recommend.physics import Layout, Load, estimate, weight_bytes_per_gpu, weig
 from recommend.pick import command, said_aloud
 from recommend.policy import Prior, Seen, expected_improvement, next_choice, posterior, similarity
 from recommend.question import Query
-from recommend.samples import layout_of, published, shape_of
+from recommend.samples import contradictions, layout_of, published, shape_of
 from recommend.score import NOVELTY, contributions, linear, novelty_of, predict, trees
 
 H200 = find_gpu("h200")
@@ -230,3 +230,14 @@ def test_what_the_engine_fills_in_by_itself_is_not_said_aloud(
     question = Query(engine=engine, gpu_facts=found, settings={key: asked} if asked else {})
     assert said_aloud(query, question).settings.get(key) == shown
     assert said_aloud(query, question).settings["context_length"] == 4096
+
+
+def test_a_batch_whose_tokens_get_faster_under_load_contradicts_itself() -> None:
+    one = next(sample for sample in published(serving(), {}) if "tpot_ms" in sample.metrics)
+    alone = [
+        one._replace(load=(one.load[0], one.load[1], flight), metrics={**one.metrics, "tpot_ms": ms})
+        for flight, ms in ((1, 8.0), (2, 42.0), (8, 21.0))
+    ]
+    ((gpu, (steps, rms)),) = contradictions(alone).items()
+    assert (gpu, steps) == (one.group[0], 2)
+    assert rms == pytest.approx(math.log(2) / math.sqrt(2))
