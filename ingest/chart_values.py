@@ -45,7 +45,14 @@ def _model(node: Mapping[str, Any]) -> str | None:
     inner = node.get("model")
     places = [node, inner] if isinstance(inner, Mapping) else [node]
     found = (place[key] for place in places for key in _MODEL_KEYS if isinstance(place.get(key), str))
-    return next(found, None)
+    return next(found, None) or _of_engine(node)
+
+
+def _of_engine(node: Mapping[str, Any]) -> str | None:
+    """The model of a part that is named as an engine: "vllm: {model: …}"."""
+    parts = (node.get(name) for name in ("vllm", "sglang", "trtllm", "tgi"))
+    named = (part.get("model") for part in parts if isinstance(part, Mapping))
+    return next((one for one in named if isinstance(one, str) and "{{" not in one), None)
 
 
 def _image(node: Mapping[str, Any]) -> str | None:
@@ -66,7 +73,7 @@ def _flags(node: Mapping[str, Any], depth: int = 0) -> list[str]:
         if isinstance(value, Mapping) and depth < 2:
             words += _flags(value, depth + 1)
         elif key in ("extraArgs", "extra_args", "args") and isinstance(value, list):
-            words += [str(one) for one in value]
+            words += [str(one) for one in value if "{{" not in str(one)]
         elif isinstance(value, str | int | float) and value is not False:
             flag = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", str(key)).lower()
             if "-" in flag and options.option("vllm", None, flag.replace("-", "_")) is not None:

@@ -38,6 +38,7 @@ _NUMBER = re.compile(
 _DECIMAL_COMMA = re.compile(r"^[+-]?\d{1,3}(?:\.\d{3})*,\d+(?!\d)")
 _PARTED = re.compile(r"^[+-]?\d{1,3}(?:[ '’]\d{3})+(?:[.,]\d+)?(?![\d'’])")  # "1 702,1", "1'702.1"
 _PARTING = re.compile(r"(?<=\d)[ '’](?=\d{3}(?!\d))")
+_LINK = re.compile(r"\[([^\[\]]{1,200})\]\([^()\s]{1,300}\)")
 _MARKUP = re.compile(r"\*\*|__|`|<[^>]{1,20}>|[🏆⭐✅🥇🔥]")
 
 
@@ -93,7 +94,7 @@ def whole(raw: Any) -> int | float | None:
 
 def plain(text: str) -> str:
     """A cell's text without Markdown and HTML decoration."""
-    return " ".join(_MARKUP.sub("", text).split())
+    return " ".join(_MARKUP.sub("", _LINK.sub(r"\1", text) if "](" in text else text).split())
 
 
 def is_nothing(raw: Any) -> bool:

@@ -16,8 +16,8 @@ from ingest.bench.quantities import words_of
 from ingest.bench.rows import ENGINE_VERSION, place, put_version
 
 _PAIR = re.compile(
-    r"^\s*(?:[-*+]\s+)?(?:\*\*|__)?(?P<key>[A-Za-z][\w /.()#-]{0,40}?)(?:\*\*|__)?\s*[:：=]"
-    r"(?:\*\*|__)?\s+(?P<value>\S.*?)\s*$"
+    r"^\s*(?:[-*+]\s+)?(?:\*\*|__)?(?P<key>[A-Za-z\u3040-\u9fff][\w /.()#-]{0,40}?)(?:\*\*|__)?\s*(?:[:=]"
+    r"(?:\*\*|__)?\s|：(?:\*\*|__)?)\s*(?P<value>\S.*?)\s*$"
 )
 _BESIDE = re.compile(
     r"\s+[|·•]\s+(?=(?:\*\*|__)[A-Za-z][^*_|:]{0,40}(?:(?:\*\*|__)\s*:|:)|[A-Z][\w ()/-]{0,24}:\s)"
@@ -145,6 +145,24 @@ _COUNTED = re.compile(r"(?<![\w.])(?P<count>\d{1,3})\s?[x×]\s?(?P<name>[A-Za-z]
 _TP = re.compile(r"\b(?P<key>TP|PP|EP|DP)\s?[=:]?\s?(?P<n>\d{1,3})\b")
 
 
+_ONLY_A_NAME = re.compile(r"[A-Za-z][\w./-]*(?: [\w./()-]+){0,4}")
+_MORE_THAN_A_NAME = re.compile(
+    r"(?i)\b(?:on|vs?|with|for|of|and|the|results?|report|baseline|analysis|performance|benchmarks?|bench|row|summary"
+    r"|test(?:s|ing)?|setup|config\w*|serving|throughput|latency|context|runs?|notes?|vllm|sglang|details|comparison)\b"
+)
+
+
+def _name_model(facts: Facts, heading: str) -> None:
+    """A heading that is nothing but a model's name says whose results follow."""
+    if not _ONLY_A_NAME.fullmatch(heading) or _MORE_THAN_A_NAME.search(heading):
+        return
+    named, before = names.model(heading), names.model(facts.model)
+    if named is None or (before is not None and before.id == named.id):
+        return
+    facts.model, facts.quantization, facts.environment = heading, None, {}
+    facts.settings = {key: one for key, one in facts.settings.items() if key in ("tp", "pp", "ep", "dp")}
+
+
 def headed(heading: str, base: Facts) -> Facts:
     """Facts with what a heading adds: "4x RTX PRO 6000", "TP=2"."""
     facts = replace(base, settings=dict(base.settings))
@@ -152,6 +170,7 @@ def headed(heading: str, base: Facts) -> Facts:
     if counted and facts.gpu is None:
         name = _product(counted["name"])
         facts.gpu, facts.gpu_count = (name, int(counted["count"])) if name else (None, facts.gpu_count)
+    _name_model(facts, heading.rsplit(" / ", 1)[-1].strip())
     for found in _TP.finditer(heading):
         facts.settings.setdefault(found["key"].lower(), int(found["n"]))
     return facts

@@ -109,7 +109,9 @@ def hardware(facts: Facts) -> Hardware:
 
 def split_count(printed: str) -> tuple[int | None, str]:
     """(count, name) of "8x NVIDIA H100", "NVIDIA H100 (x8)", or (None, name)."""
-    text = " ".join(printed.split())
+    text = " ".join(printed.replace("`", "").split())
+    if text.count("_") > 1:  # an instance type: "gpu_2x_h100"
+        text = re.sub(r"^gpus? ", "", text.replace("_", " "))
     found = _COUNTED.match(text)
     if found:
         return int(found["count"]), found["name"].strip()

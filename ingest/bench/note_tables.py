@@ -13,7 +13,7 @@ from typing import Any
 
 from ingest.bench import cells, names, serving, variants
 from ingest.bench.identity import Facts
-from ingest.bench.quantities import Quantity, understand, words_of
+from ingest.bench.quantities import Quantity, serves_tokens, understand, words_of
 from ingest.bench.rows import Row, Units, place, read_row
 from ingest.bench.spread_tables import unpivoted
 from ingest.bench.tables import Table
@@ -82,6 +82,8 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
     """The points of a table, or none when it holds no results."""
     if not table.rows or len(table.header) < 2:
         return []
+    if not _of_serving([*table.header, *(row[0] for _, row in table.rows if row)]):
+        return []
     told = _headed(table.heading) or _captioned(table.caption)
     spread = unpivoted(table, _label(told) if told else None)
     if spread is not None:
@@ -93,6 +95,13 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
     else:
         found = _one_metric(table, base, client)
     return [pair for pair in found if _holds(pair[1])]
+
+
+def _of_serving(labels: list[str]) -> bool:
+    """Not training, kernels or collectives: those have latencies, too."""
+    plain = [cells.plain(one) for one in labels]
+    tokens = re.compile(r"\b(?:ttft|toks?|tokens?|tps)\b")
+    return serves_tokens(plain) or any(tokens.search(words_of(one)) for one in plain)
 
 
 def is_result_table(table: Table) -> bool:
@@ -243,9 +252,14 @@ def _corner(label: str) -> tuple[str, str]:
     return (parts[0], parts[1]) if both else (label, "test")
 
 
+_UNIT_IN_BRACKETS = re.compile(r"[^.()]{1,60}\([^()]{1,20}\)")
+_WIDE = str.maketrans("（）：，", "():,")
+
+
 def _captioned(caption: str) -> Quantity | None:
     """The metric that a caption states with its unit in brackets, such as "Average speed (tokens/s) of …"."""
-    found = re.match(r"[^.()]{1,60}\([^()]{1,20}\)", caption)
+    caption = caption.translate(_WIDE).strip()
+    found = _UNIT_IN_BRACKETS.match(caption) or _UNIT_IN_BRACKETS.match(caption.rsplit("。", 1)[-1].strip())
     told = _headed(found[0]) if found else None
     made = re.search(r"(?i)\b(?:generat|decod|output)", caption)
     read = re.search(r"(?i)\b(?:prompt|prefill|input)", caption)

@@ -34,6 +34,8 @@ _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+(?:\.\d+)?|%|µ
 _PROPER = re.compile(r"(?i)vllm|sglang|tensorrt|trtllm|lmdeploy|mlperf|(?-i:\b[A-Z]{2,}s\b)")  # one word each
 _LONGEST = 400  # longer text is no label
 _LABELS = json.loads(Path(__file__).with_name("labels.json").read_text(encoding="utf-8"))
+_SPOKEN: dict[str, str] = _LABELS["spoken"]
+_SPOKEN_TERM = re.compile("|".join(sorted(map(re.escape, _SPOKEN), key=len, reverse=True)), re.IGNORECASE)
 _TIME_FACTORS: dict[str, float] = _LABELS["time_units"]
 _STATISTICS: dict[str, str] = _LABELS["statistics"]
 _TOKEN_RATE = re.compile("|".join(_LABELS["token_rate"]))
@@ -54,7 +56,7 @@ _NO_FIGURE = re.compile(  # what is derived from a measure, or asked of it
 )
 _ANOTHER_KIND = re.compile(
     r"\b(?:[tg]?flops?|tflop s|gflop s|images?(?: per)? (?:s|sec|second)|imgs? (?:s|sec)|fps"
-    r"|frames?(?: per)? (?:s|sec|second))\b"
+    r"|(?:alg|bus) ?bw|bandwidth|training|epoch|frames?(?: per)? (?:s|sec|second))\b"
 )
 _WHOLE_REQUEST = re.compile(r"total(?: time| request time)? (?:s|ms|sec|secs|seconds)")
 Patterns = tuple[tuple[str, re.Pattern[str]], ...]
@@ -88,6 +90,8 @@ def words_of(label: str) -> str:
 @lru_cache(maxsize=8192)
 def _words_of(label: str) -> str:
     text = label.replace("μ", "µ").replace("²", "")
+    if not text.isascii():
+        text = _SPOKEN_TERM.sub(lambda found: f" {_SPOKEN[found[0].lower()]} ", text)
     text = _PROPER.sub(lambda found: f" {found[0].lower()} ", text)
     text = re.sub(r"(?<![A-Za-z])[Ee]2[Ee][Ll]?", " eel ", text)  # so that the digit does not split the word
     text = re.sub(r"(?<![A-Za-z])[Pp]_?(\d+)", r"P\1", text)

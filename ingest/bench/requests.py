@@ -44,7 +44,9 @@ def are_requests(rows: Sequence[Record]) -> bool:
     kinds = {_ONES.get(words_of(key)) for key in keys}
     told = [one for key in keys if (one := _measured(key))]
     timed = any(one.name.startswith(_LATENCIES) for one in told)
-    if not timed or not kinds & {"id", "success", "error", "start", "end", "text"}:
+    streamed = any(one.name.startswith("ttft") for one in told)
+    marks = {"id", "start", "end", "text"} | ({"success", "error"} if streamed else set())
+    if not timed or not kinds & marks:
         return False
     if any(not _STATED.search(one.name) and not one.name.endswith("tok_s") for one in told):
         return False

@@ -80,10 +80,40 @@ def read_row(record: Mapping[str, Any], units: Units | None = None, base: Facts 
         if isinstance(raw, dict | list) or not isinstance(label, str):
             continue
         _place_cell(row, label, raw, units or Units(), bool(stated - {label}))
+    _take_bare_percentiles(row)
     settle_direction(row)
     _settle_score(row)
+    _take_labelled_load(row, record)
     row.facts = fill_by_test(row.facts, row.workload.get("test"))
     return row
+
+
+_BARE = re.compile(r"(?P<stat>p\d+|mean|avg|average|median) (?P<unit>ms|s|sec|seconds)")
+
+
+def _take_bare_percentiles(row: Row) -> None:
+    """Percentiles of nothing ("p50_s", "p99_s") beside other results are those of whole requests."""
+    bare = {label: told for label in row.rest if (told := _BARE.fullmatch(words_of(label)))}
+    if len(bare) < 2 or not row.metrics or any(name.startswith("e2e") for name in row.metrics):
+        return
+    for label, told in bare.items():
+        quantity, value = understand(f"{told[0]} latency"), cells.number(row.rest[label])
+        if quantity is not None and value is not None:
+            row.metrics[quantity.name] = value * quantity.factor
+            row.source_names[quantity.name] = label
+            row.rest.pop(label)
+
+
+_LABELLED_LOAD = re.compile(
+    r"[(@]\s*(?:c|conc(?:urrency)?)\s?[= ]?\s?(?P<n>\d{1,5})\s*(?:\)|$)", re.IGNORECASE
+)
+
+
+def _take_labelled_load(row: Row, record: Mapping[str, Any]) -> None:
+    """The load that a result's label names, where one alone is named: "Output tok/s (c32)"."""
+    named = {int(found["n"]) for label in record if (found := _LABELLED_LOAD.search(str(label)))}
+    if len(named) == 1:
+        row.workload.setdefault("concurrency", named.pop())
 
 
 def _is_closed_loop(record: Mapping[str, Any], stated: Iterable[str]) -> bool:

@@ -107,6 +107,7 @@ def _object(value: Mapping[str, Any], around: dict[str, Any], path: tuple[str, .
         found.rows.append(said | _qualified(own, path) | _named(path, found.axes))
     elif own.get("ok") is False or own.get("success") is False or own.get("status") in ("failed", "error"):
         found.failed.append(said | own)
+    found.rows += [said | one | _named(path, found.axes) for one in _by_cases(value)]
     for key in _below(value, _is_result(own, said)):
         _walk(value[key], said, (*path, str(key)), found)
 
@@ -132,15 +133,21 @@ def _tells(value: Any) -> bool:
 
 def _about(key: str, value: Mapping[str, Any]) -> dict[str, Any]:
     """What an object says of the server or the load around it, its name as that of what it describes."""
-    for namer, named, counted in _NAMERS:
-        if namer.fullmatch(key) and (thing := _thing(value, named, counted)):
-            return thing
+    if thing := _named_thing(key, value):
+        return thing
     if not _ABOUT.fullmatch(key):
         return {}
     about = _flat(value)
     if key.startswith(_MACHINE):
         about.pop("model", None)  # the model of a computer
     return about
+
+
+def _named_thing(key: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    for namer, named, counted in _NAMERS:
+        if namer.fullmatch(key) and (thing := _thing(value, named, counted)):
+            return thing
+    return {}
 
 
 def _thing(value: Mapping[str, Any], named: str, counted: str) -> dict[str, Any]:
@@ -156,6 +163,29 @@ def _thing(value: Mapping[str, Any], named: str, counted: str) -> dict[str, Any]
     version = rest.get("version") if named == "engine" else None
     told = {named: names[0], counted: count, "engine_version": version}
     return rest | {key: one for key, one in told.items() if key and one is not None}
+
+
+def _by_cases(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    """One record for each case of a measure that names its cases: "generation_tok_s": {"short": 62.9, …}."""
+    cases: dict[str, dict[str, Any]] = {}
+    for key, one in value.items():
+        if not isinstance(one, Mapping) or len(one) < 2 or not _measures(str(key)):
+            continue
+        for case, raw in one.items():
+            told = statistic(str(case)) or understand(str(case)) or place(str(case))
+            if (
+                told is None
+                and not str(case).isdecimal()
+                and isinstance(raw, int | float)
+                and raw is not True
+            ):
+                cases.setdefault(str(case), {"test name": str(case)})[str(key)] = raw
+    return list(cases.values())
+
+
+def _measures(key: str) -> bool:
+    told = understand(key)
+    return told is not None and told.name.startswith(_RESULTS)
 
 
 def _note_axes(value: Mapping[str, Any], axes: dict[str, set[str]]) -> None:
@@ -209,7 +239,7 @@ def _flat(value: Mapping[str, Any], depth: int = 2) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, one in value.items():
         if isinstance(one, Mapping) and depth:
-            flat |= _flat(one, depth - 1)
+            flat |= _named_thing(str(key).lower(), one) or _flat(one, depth - 1)
         elif key == "gpus" and isinstance(one, list) and one and all(isinstance(x, Mapping) for x in one):
             names = {str(card.get("name") or card.get("Name") or "") for card in one}
             flat |= {"gpu": names.pop(), "gpu_count": len(one)} if len(names) == 1 else {}

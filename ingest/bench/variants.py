@@ -85,7 +85,8 @@ def engine_in(text: str) -> str | None:
         found = _SPOKEN.get(" ".join(words[:length])) or names.known_engine(" ".join(words[:length]))
         if found in _SERVERS and len(words) - length <= 4:
             return found
-    return None
+    aside = re.search(r"\(([^()]+)\)", text)  # "Baseline (vLLM BF16)"
+    return engine_in(aside[1]) if aside and not re.search(r"\bvs\b", text) else None
 
 
 @lru_cache(maxsize=256)

@@ -24,7 +24,9 @@ from kb.vocab.engines import ENGINES, Launch, parse_command, parse_shell
 
 _COMPOSE = re.compile(r"^services:\s*(?:#.*)?$", re.MULTILINE)
 _MANIFEST = re.compile(r"^apiVersion:\s*\S+", re.MULTILINE)
-_CHART = re.compile(r"^\s+(?:- )?modelURL:\s*\S", re.MULTILINE)
+_CHART = re.compile(
+    r"^\s+(?:- )?modelURL:\s*\S|^(?:vllm|sglang|trtllm|tgi):\s*\n(?:\s*#.*\n)*\s+model:\s*\S", re.MULTILINE
+)
 _KIND = re.compile(r"^kind:\s*\S+", re.MULTILINE)
 _SERVER = re.compile(
     r"(?i)vllm|sglang|tensorrt-?llm|trtllm|llama[._-]?(?:cpp|server)|text-generation|lmdeploy|ollama"
