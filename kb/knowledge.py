@@ -136,8 +136,8 @@ def _read(rows: Sequence[Sequence[bytes]], about: About | None) -> Json:
     ]
     records = json.loads(b"[" + b",".join([row[3] for row in told]) + b"]")
     for record, row in zip(records, told, strict=True):
-        record["rest"] = row[4]
-    return {"ids": [row[0].decode() for row in rows], "records": records if about else map(whole, records)}
+        record.update({"rest": row[4]} if about else json.loads(row[4]))
+    return {"ids": [row[0].decode() for row in rows], "records": records}
 
 
 def _word(name: str | None) -> bytes:

@@ -48,7 +48,7 @@ def test_first_uses_side_by_side_leave_a_good_cache(tmp_path: Path) -> None:
     assert {verdict(one) for one in several} == {"known-bad"}
     (cached,) = tmp_path.glob("*.jsonl")
     head, *lines = cached.read_bytes().splitlines()
-    assert len(json.loads(head)["rows"]) == len(lines) == len(load().records)
+    assert json.loads(head)["count"] == len(lines) == len(load().records)
     assert not list(tmp_path.glob(".*"))
 
 
