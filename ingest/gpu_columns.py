@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -43,7 +44,8 @@ class Column:
     """One column. ``role`` is a metric of ours, ``throttle:<reason>``, or a word such as time, index, other.
 
     ``factor`` turns a bare number into our unit; ``unit`` is as the header wrote it ("" when it did not);
-    ``gpu`` is the card that a wide layout names in the column itself.
+    ``gpu`` is the card that a wide layout names in the column itself; ``exact`` tells a name that is known
+    as a whole from one that was understood by its words.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Column:
     unit: str = ""
     factor: float = 1.0
     gpu: int | None = None
+    exact: bool = False
 
     @property
     def is_metric(self) -> bool:
@@ -71,11 +74,11 @@ def recognise_column(text: str) -> Column:
     exact = _exact(bare.lower(), unit)
     if exact:
         unit = unit or (bare.lower().rpartition("_")[2] if exact in ("elapsed", "epoch") else "")
-        return Column(shown, exact, unit, _factor(exact, unit))
+        return Column(shown, exact, unit, _factor(exact, unit), exact=True)
     gpu, rest = _split_gpu(bare)
     if gpu is not None and rest:
         inner = recognise_column(f"{rest} [{unit}]" if unit else rest)
-        return Column(shown, inner.role, inner.unit, inner.factor, gpu)
+        return replace(inner, name=shown, gpu=gpu)
     role, found = _by_words(bare, unit)
     return Column(shown, role, unit or found, _factor(role, unit or found))
 
@@ -129,18 +132,22 @@ def _by_words(text: str, unit: str) -> tuple[str, str]:
 
 
 def _metric(have: set[str], kind: str) -> str | None:
-    of_memory = bool(have & {"mem", "memory", "vram", "fb", "hbm", "framebuffer"})
-    if have & {"power", "pwr", "watt", "watts"} or kind == "power":
-        return _power(have)
-    if have & {"temp", "temperature", "tmp", "heat"} or kind == "heat":
-        return None if have & _NOT_NOW else ("memory_temperature_c" if of_memory else "temperature_c")
-    if have & {"clock", "clk", "clocks", "freq", "frequency", "sclk", "mclk"} or kind == "clock":
-        return _clock(have, of_memory or "mclk" in have)
-    if of_memory:
+    for words, of_kind, told in _SUBJECTS:
+        if have & words or kind == of_kind:
+            return told(have) if kind in ("", of_kind) else None
+    if kind == "time":
+        return None
+    if have & _MEMORY:
         return _memory(have, kind)
     if have & {"util", "utilization", "utilisation", "usage", "use", "busy", "load", "utl"}:
         return None if have & (_NOT_NOW | {"user", "users"}) else "utilization_pct"
     return None
+
+
+def _heat(have: set[str]) -> str | None:
+    if have & _NOT_NOW:
+        return None
+    return "memory_temperature_c" if have & _MEMORY else "temperature_c"
 
 
 def _power(have: set[str]) -> str | None:
@@ -149,8 +156,8 @@ def _power(have: set[str]) -> str | None:
     return None if have & {"min", "default", "peak", "total", "sum"} else "power_w"
 
 
-def _clock(have: set[str], of_memory: bool) -> str | None:
-    if of_memory:
+def _clock(have: set[str]) -> str | None:
+    if have & {*_MEMORY, "mclk"}:
         return None if have & {"max", "min"} else "memory_clock_mhz"
     if have & {"video", "soc", "fclk", "socclk", "dcefclk", "min"}:
         return None
@@ -170,6 +177,15 @@ def _memory(have: set[str], kind: str) -> str | None:
     if have & {"used", "use", "usage", "allocated"} or kind == "memory":
         return None if have & (_NOT_NOW - {"total"}) else "memory_used_mib"
     return None
+
+
+_MEMORY = frozenset(("mem", "memory", "vram", "fb", "hbm", "framebuffer"))
+# Words of a subject, the kind of its unit, and the metric that further words tell.
+_SUBJECTS: tuple[tuple[frozenset[str], str, Callable[[set[str]], str | None]], ...] = (
+    (frozenset(("power", "pwr", "watt", "watts")), "power", _power),
+    (frozenset(("temp", "temperature", "tmp", "heat")), "heat", _heat),
+    (frozenset(("clock", "clk", "clocks", "freq", "frequency", "sclk", "mclk")), "clock", _clock),
+)
 
 
 def _factor(role: str, unit: str) -> float:

@@ -166,7 +166,7 @@ class _View:
         columns = owner.layout.columns
         mine = [(at, one) for at, one in enumerate(columns) if one.gpu is None or one.gpu == card]
         self.owner, self.card = owner, card
-        self.metrics = [(at, one) for at, one in mine if one.is_metric]
+        self.metrics = _one_of_each(mine)
         reasons = [(at, one) for at, one in mine if one.role.startswith("throttle")]
         self.reasons = [one for one in reasons if one[1].role != "throttle_mask"] or reasons
         self.words = {one.role: at for at, one in reversed(mine) if one.role in _WORDS}
@@ -309,6 +309,16 @@ class _Groups(dict[tuple[str, str], int]):
             self.known.append(group)
         self[cells] = number = self.known.index(group)
         return number
+
+
+def _one_of_each(columns: Sequence[tuple[int, Column]]) -> list[tuple[int, Column]]:
+    """The column of each metric: the one that is named for it, else the first that is understood as it."""
+    best: dict[tuple[str, int | None], tuple[int, Column]] = {}
+    for at, one in columns:
+        before = best.get((one.role, one.gpu))
+        if one.is_metric and (before is None or (one.exact and not before[1].exact)):
+            best[one.role, one.gpu] = at, one
+    return sorted(best.values(), key=lambda found: found[0])
 
 
 def _turns(names: Sequence[str]) -> list[tuple[int, int]]:

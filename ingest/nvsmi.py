@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest.gpu_csv import to_number
 from ingest.machine import known
 from ingest.tally import Cards
+
+if TYPE_CHECKING:
+    from ingest.samples import Samples
 
 _POWER = ("gpu_power_readings", "power_readings")
 _METRICS: Mapping[str, tuple[str, ...]] = {
@@ -58,15 +61,15 @@ def path_word(name: str) -> str:
 class Machine:
     """Cards of one or more ``-q`` reports and the facts around them."""
 
-    def __init__(self) -> None:
-        self.cards = Cards()
+    def __init__(self, keep: Samples | None) -> None:
+        self.cards = Cards(keep)
         self.seen: set[str] = set()
         self.facts: dict[str, str] = {}
         self.kept: dict[str, dict[str, Any]] = {}
         self.first = self.last = ""
 
-    def add(self, bus: str, fields: Mapping[str, str]) -> None:
-        """One card of one report: path -> value as printed."""
+    def add(self, bus: str, fields: Mapping[str, str], stamp: str | None) -> None:
+        """One card of one report: path -> value as printed; the report's time."""
         sample = {metric: _first_number(fields, paths, metric) for metric, paths in _METRICS.items()}
         name = known(fields.get("product_name"))
         index = fields.get("minor_number", "")
@@ -74,7 +77,7 @@ class Machine:
         order = int(index) if index.isdigit() else len(self.seen)
         self.seen.add(bus)
         who: dict[str, Any] = {"index": order, "name": name, "uuid": uuid}
-        self.cards.add(bus, sample, _reasons(fields), **who)
+        self.cards.add(bus, sample, _reasons(fields), at=known(stamp) or "", **who)
         self.kept[bus] = {"bus_id": bus} | _details(fields)
 
     def told(self, stamp: str | None, facts: Mapping[str, str | None]) -> None:

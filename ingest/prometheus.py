@@ -21,12 +21,16 @@ _ESCAPES = {r"\"": '"', r"\\": "\\", r"\n": "\n"}
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One line: a metric's name, its labels, its value (NaN and infinities included), its line number."""
+    """One line: a metric's name, its labels, its value (NaN and infinities included), its line number.
+
+    ``stamp`` is its time as printed, milliseconds since 1970; "" for none.
+    """
 
     name: str
     value: float
     labels: Mapping[str, str] = field(default_factory=dict)
     line: int = 0
+    stamp: str = ""
 
 
 def parse_sample(text: str, line: int = 0) -> Sample | None:
@@ -38,7 +42,7 @@ def parse_sample(text: str, line: int = 0) -> Sample | None:
         value = float(found["value"])
     except ValueError:
         return None
-    return Sample(found["name"], value, _labels(found["labels"] or ""), line)
+    return Sample(found["name"], value, _labels(found["labels"] or ""), line, found["stamp"] or "")
 
 
 def parse_samples(lines: Iterable[tuple[int, str]]) -> Iterator[Sample]:

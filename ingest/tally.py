@@ -271,9 +271,9 @@ def _short(value: float) -> float:
 
 
 class Cards:
-    """Tallies by card, for formats that tell one sample of one card at a time."""
+    """Tallies by card, for formats that tell one sample of one card at a time; ``keep`` gets every sample."""
 
-    def __init__(self, keep: Samples | None = None) -> None:
+    def __init__(self, keep: Samples | None) -> None:
         self.by_key: dict[str, GpuTally] = {}
         self.rows = 0
         self._keep = keep
@@ -288,7 +288,7 @@ class Cards:
     ) -> None:
         """One sample of one card; ``who`` are its index, name, uuid; reasons map to 1 (active) or 0.
 
-        ``at`` is its time as printed; samples with one are kept, where somebody keeps them.
+        ``at`` is its time as printed, or "" where only their order is known.
         """
         tally = self.by_key.get(key)
         if tally is None:
@@ -296,7 +296,7 @@ class Cards:
         self.rows += 1
         known = {metric: value for metric, value in sample.items() if value is not None}
         tally.add(known, reasons or {})
-        if self._keep is not None and at:
+        if self._keep is not None:
             mask = sum(bit_of(f"throttle:{why}") for why, active in (reasons or {}).items() if active)
             card = tally.index, None if tally.index is not None else tally.uuid or key
             masks = [[mask]] if reasons is not None else []

@@ -20,7 +20,7 @@ SAMPLES = Path(__file__).parent / "formats"
 
 def trace(*phases: tuple[int, dict[str, float]], reasons: dict[str, int] | None = None) -> Telemetry:
     """One GPU: (number of samples, their values) a phase."""
-    cards = Cards()
+    cards = Cards(None)
     for count, sample in phases:
         for _ in range(count):
             cards.add("0", sample, reasons, index=0)
@@ -99,7 +99,7 @@ def test_idle_card_at_full_clocks_is_no_load() -> None:
 
 
 def test_straggler_by_clock() -> None:
-    cards = Cards()
+    cards = Cards(None)
     for index, clock in enumerate((1980.0, 1975.0, 1500.0, 1980.0)):
         for _ in range(10):
             cards.add(str(index), {"utilization_pct": 99.0, "sm_clock_mhz": clock}, index=index)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ingest.formats import Format, Unreadable
 from ingest.gpu_csv import to_number
@@ -17,6 +17,9 @@ from ingest.sources import Source
 from ingest.tally import Cards
 from ingest.traces import hardware_of, line_count, telemetry_of, trace_reading
 from kb.model import Reading
+
+if TYPE_CHECKING:
+    from ingest.samples import Samples
 
 _GPU = re.compile(r"^GPU: (\d+)\s*$")
 _PAIR = re.compile(r"^(\s*)([A-Z][\w /()-]*?):(?:\s+(.*?))?\s*$")
@@ -67,23 +70,25 @@ def sniff_text(source: Source) -> float:
 
 def read_text(source: Source) -> Reading:
     """State and identity of every card."""
-    cards: dict[int, dict[str, str]] = {}
+    cards: list[tuple[int, dict[str, str]]] = []
     groups: list[tuple[int, str]] = []
-    index, lines, odd = None, 0, 0
+    fields: dict[str, str] | None = None
+    lines = odd = 0
     for _, line in source.lines():
         if not line.strip():
             continue
         lines += 1
         pair, card = _PAIR.match(line), _GPU.match(line)
         if card:
-            index, groups = int(card[1]), []
+            fields, groups = {}, []
+            cards.append((int(card[1]), fields))
         elif pair is None:
             odd += 1
         elif not pair[1]:
-            index = None  # a CPU or another top group begins
-        elif index is not None:
-            _keep(cards.setdefault(index, {}), groups, pair)
-    return _reading(source, "amd_smi", cards.items(), lines, odd)
+            fields = None  # a CPU or another top group begins
+        elif fields is not None:
+            _keep(fields, groups, pair)
+    return _reading(source, "amd_smi", cards, lines, odd)
 
 
 def sniff_json(source: Source) -> float:
@@ -120,12 +125,12 @@ def sniff_monitor(source: Source) -> float:
 
 def read_monitor(source: Source) -> Reading:
     """A sample of every card per row or box."""
-    reader = _Rows()
+    reader = _Rows(source.samples)
     for _, line in source.lines():
         reader.take(line)
     if not reader.cards.rows:
         raise Unreadable("no row of a card was found")
-    found = telemetry_of(reader.cards.by_key.values())
+    found = telemetry_of(reader.cards.by_key.values(), first=reader.first, last=reader.last)
     return trace_reading(
         str(source.path),
         "amd_smi_monitor",
@@ -140,10 +145,11 @@ def read_monitor(source: Source) -> Reading:
 class _Rows:
     """State while reading lines of ``monitor`` or of the box."""
 
-    def __init__(self) -> None:
-        self.cards = Cards()
+    def __init__(self, keep: Samples | None) -> None:
+        self.cards = Cards(keep)
         self.facts: dict[str, str] = {}
         self.lines = 0
+        self.first = self.last = ""
         self._names: list[str] = []
         self._open: re.Match[str] | None = None
 
@@ -169,7 +175,9 @@ class _Rows:
             return
         row = dict(zip(self._names, cells, strict=True))
         sample = {role: to_number(row[name], role) for name, role in _MONITOR_COLUMNS.items() if name in row}
-        self.cards.add(row["GPU"], sample, index=int(row["GPU"]))
+        self.last = row.get("TIMESTAMP", "")
+        self.first = self.first or self.last
+        self.cards.add(row["GPU"], sample, at=self.last, index=int(row["GPU"]))
 
     def _of_box(self, card: re.Match[str], state: re.Match[str], line: str) -> None:
         power = _BOX_POWER.search(line)
@@ -207,18 +215,36 @@ def _flat(row: Mapping[str, Any], path: str, depth: int = 0) -> Iterator[tuple[s
             yield inner, str(value)
 
 
-def _reading(source: Source, form: str, told: Any, lines: int, odd: int = 0) -> Reading:
-    cards, driver = Cards(), None
-    kept: dict[str, dict[str, str]] = {}
+def _looks(told: Iterable[tuple[int, dict[str, str]]]) -> list[tuple[int, dict[str, str]]]:
+    """A mapping for each look at a card: what two commands tell of it is one, what comes again another."""
+    looks: list[tuple[int, dict[str, str]]] = []
+    latest: dict[int, dict[str, str]] = {}
     for index, fields in told:
+        if index in latest and not latest[index].keys() & fields.keys():
+            latest[index] |= fields
+        else:
+            latest[index] = fields
+            looks.append((index, fields))
+    return looks
+
+
+def _reading(
+    source: Source, form: str, told: Iterable[tuple[int, dict[str, str]]], lines: int, odd: int = 0
+) -> Reading:
+    cards, driver = Cards(source.samples), None
+    kept: dict[str, dict[str, str]] = {}
+    looks = _looks(told)
+    times = [time for _, fields in looks if (time := known(fields.get("timestamp")))]
+    for index, fields in looks:
         sample = {role: _first(fields, paths, role) for role, paths in _METRICS.items()}
         name = known(fields.get("board/product_name")) or known(fields.get("asic/market_name"))
-        cards.add(str(index), sample, index=index, name=_product(name), uuid=known(fields.get("uuid")))
+        who: dict[str, Any] = {"index": index, "name": _product(name), "uuid": known(fields.get("uuid"))}
+        cards.add(str(index), sample, at=known(fields.get("timestamp")) or "", **who)
         driver = driver or known(fields.get("driver/version")) or known(fields.get("driver/driver_version"))
         kept[str(index)] = {key: fields[key] for key in _KEPT if known(fields.get(key))}
     if not kept:
         raise Unreadable("no card was found")
-    found = telemetry_of(cards.by_key.values())
+    found = telemetry_of(cards.by_key.values(), first=(times or [""])[0], last=(times or [""])[-1])
     return trace_reading(
         str(source.path),
         form,
@@ -259,6 +285,7 @@ FORMATS = [
     Format(
         name="amd_smi",
         kind="trace",
+        version=2,
         sniff=sniff_text,
         read=read_text,
         docs="Text of `amd-smi static` and `amd-smi metric`: identity, limits and state of each card.",
@@ -266,6 +293,7 @@ FORMATS = [
     Format(
         name="amd_smi_json",
         kind="trace",
+        version=2,
         sniff=sniff_json,
         read=read_json,
         docs="`amd-smi static --json` and `amd-smi metric --json`.",
@@ -273,6 +301,7 @@ FORMATS = [
     Format(
         name="amd_smi_monitor",
         kind="trace",
+        version=2,
         sniff=sniff_monitor,
         read=read_monitor,
         docs="`amd-smi monitor` and the box that `amd-smi` prints by default.",

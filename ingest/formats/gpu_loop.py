@@ -138,7 +138,7 @@ class _Lines:
         for key, value in card.items():
             column = recognise_column(str(key))
             if column.is_metric and not isinstance(value, bool):
-                samples.setdefault(column.gpu, {})[column.role] = _number(value, column)
+                samples.setdefault(column.gpu, {}).setdefault(column.role, _number(value, column))
                 self.vague |= vague_roles([column])
             elif column.role in who and column.gpu is None and isinstance(value, str | int):
                 who[column.role] = value
@@ -201,7 +201,7 @@ FORMATS = [
     Format(
         name="gpu_loop_csv",
         kind="trace",
-        version=2,
+        version=3,
         sniff=sniff_csv,
         read=read_csv,
         docs="CSV of people's own loops around nvidia-smi, NVML or rocm-smi: columns are recognised by name "
@@ -211,7 +211,7 @@ FORMATS = [
     Format(
         name="gpu_loop_jsonl",
         kind="trace",
-        version=2,
+        version=3,
         sniff=sniff_jsonl,
         read=read_jsonl,
         docs="JSON lines of people's own loops: flat, with the card in the key (`gpu_usage:0`), or with a "

@@ -168,7 +168,7 @@ FORMATS = [
     Format(
         name="gpustat",
         kind="trace",
-        version=2,
+        version=3,
         sniff=sniff_text,
         read=read_text,
         docs="The text of `gpustat` and `nvitop -1`, once or repeated.",
@@ -176,7 +176,7 @@ FORMATS = [
     Format(
         name="gpustat_json",
         kind="trace",
-        version=2,
+        version=3,
         sniff=sniff_json,
         read=read_json,
         docs="Output of `gpustat --json`.",

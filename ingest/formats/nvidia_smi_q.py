@@ -6,13 +6,16 @@ Owns the indented form. What the names mean is ingest.nvsmi's.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest.formats import Format, Unreadable
 from ingest.nvsmi import Machine, path_word
 from ingest.sources import Source
 from ingest.traces import hardware_of, line_count, telemetry_of, trace_reading
 from kb.model import Problem, Reading
+
+if TYPE_CHECKING:
+    from ingest.samples import Samples
 
 _MARK = "NVSMI LOG=="
 _GPU = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]+)\s*$")
@@ -30,7 +33,7 @@ def sniff(source: Source) -> float:
 
 def read(source: Source) -> Reading:
     """Every report of the file."""
-    reader = _Reports()
+    reader = _Reports(source.samples)
     for number, line in source.lines():
         reader.take(number, line)
     reader.close()
@@ -54,8 +57,8 @@ def read(source: Source) -> Reading:
 class _Reports:
     """State while reading lines: the open card, the open groups by indent, its fields so far."""
 
-    def __init__(self) -> None:
-        self.machine = Machine()
+    def __init__(self, keep: Samples | None) -> None:
+        self.machine = Machine(keep)
         self.problems: list[Problem] = []
         self.lines = 0
         self._above: dict[str, str] = {}
@@ -95,7 +98,7 @@ class _Reports:
 
     def _next_card(self, bus: str | None) -> None:
         if self._bus is not None and self._fields:
-            self.machine.add(self._bus, self._fields)
+            self.machine.add(self._bus, self._fields, self._above.get("timestamp"))
         self._bus, self._fields, self._groups = bus, {}, []
         if bus is not None:
             self._mig.pop(bus, None)
@@ -144,6 +147,7 @@ class _Reports:
 FORMAT = Format(
     name="nvidia_smi_q",
     kind="trace",
+    version=2,
     sniff=sniff,
     read=read,
     docs="Output of `nvidia-smi -q`, whole or in parts (`-d POWER,CLOCK`), of any driver, once or "

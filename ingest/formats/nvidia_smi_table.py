@@ -197,7 +197,7 @@ FORMATS = [
     Format(
         name="nvidia_smi_table",
         kind="trace",
-        version=2,
+        version=3,
         sniff=sniff_table,
         read=read_table,
         docs="The plain `nvidia-smi` table of any driver: MIG devices, WDDM, unified memory "

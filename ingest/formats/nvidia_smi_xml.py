@@ -36,7 +36,7 @@ def sniff(source: Source) -> float:
 
 def read(source: Source) -> Reading:
     """Every document of the file."""
-    machine, problems, total = Machine(), list[Problem](), 0
+    machine, problems, total = Machine(source.samples), list[Problem](), 0
     dtd = _DTD.search(source.head[:4096])
     for line, document in _documents(source):
         total = line + document.count("\n")
@@ -123,7 +123,7 @@ def _events(parser: XMLPullParser[Any], document: str) -> Iterator[tuple[str, El
 
 def _take(element: Element, machine: Machine, above: dict[str, str]) -> None:
     if element.tag == "gpu":
-        machine.add(element.get("id", ""), dict(_fields(element)))
+        machine.add(element.get("id", ""), dict(_fields(element)), above.get("timestamp"))
     else:
         above[element.tag] = (element.text or "").strip()
 
@@ -144,6 +144,7 @@ def _fields(element: Element, path: str = "", depth: int = 0) -> Iterator[tuple[
 FORMAT = Format(
     name="nvidia_smi_xml",
     kind="trace",
+    version=2,
     sniff=sniff,
     read=read,
     docs="Output of `nvidia-smi -q -x` of any driver, once or repeated. Nothing is fetched for its document "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest.formats import Format, Unreadable
 from ingest.gpu_csv import to_number
@@ -18,6 +18,9 @@ from ingest.sources import Source
 from ingest.tally import Cards, reasons_of_mask
 from ingest.traces import hardware_of, line_count, telemetry_of, trace_reading
 from kb.model import Reading
+
+if TYPE_CHECKING:
+    from ingest.samples import Samples
 
 # name -> (metric, factor to our unit)
 _DCGM: Mapping[str, tuple[str, float]] = {
@@ -95,13 +98,18 @@ def sniff(source: Source) -> float:
 
 def read(source: Source) -> Reading:
     """Every scrape of the file."""
-    reader = _Scrapes()
+    reader = _Scrapes(source.samples)
     for number, line in source.lines():
         reader.take(number, line)
     reader.close()
     if not reader.families:
         raise Unreadable("metric names stand here, but no sample of a GPU")
-    found = telemetry_of(reader.cards.by_key.values(), extra={"families": sorted(reader.families)})
+    found = telemetry_of(
+        reader.cards.by_key.values(),
+        first=reader.first,
+        last=reader.last,
+        extra={"families": sorted(reader.families)},
+    )
     return trace_reading(
         str(source.path),
         "prometheus_gpu",
@@ -117,11 +125,12 @@ def read(source: Source) -> Reading:
 class _Scrapes:
     """Samples by card until one comes again: then a new scrape has begun."""
 
-    def __init__(self) -> None:
-        self.cards = Cards()
+    def __init__(self, keep: Samples | None) -> None:
+        self.cards = Cards(keep)
         self.families: set[str] = set()
         self.info: dict[str, dict[str, str]] = defaultdict(dict)
         self.lines = self.odd = 0
+        self.first = self.last = ""
         self._open: dict[str, dict[str, float]] = {}
         self._seen: set[tuple[str, str]] = set()
         self._reasons: dict[str, dict[str, int]] = defaultdict(dict)
@@ -154,7 +163,7 @@ class _Scrapes:
                 "name": known(info.get("name")),
                 "uuid": known(info.get("uuid")),
             }
-            self.cards.add(card, _with_total(values), self._reasons.get(card), **who)
+            self.cards.add(card, _with_total(values), self._reasons.get(card), at=self.last, **who)
         self._open, self._reasons, self._seen = {}, defaultdict(dict), set()
 
     def facts(self) -> dict[str, str | None]:
@@ -205,6 +214,8 @@ class _Scrapes:
         if (card, sample.name) in self._seen:
             self.close()
         self._seen.add((card, sample.name))
+        self.last = sample.stamp or self.last
+        self.first = self.first or self.last
         value = to_number(repr(sample.value), metric)
         if value is not None:
             self._open.setdefault(card, {}).setdefault(metric, value * factor)
@@ -255,6 +266,7 @@ def _with_total(values: dict[str, float]) -> dict[str, float]:
 FORMAT = Format(
     name="prometheus_gpu",
     kind="trace",
+    version=2,
     sniff=sniff,
     read=read,
     docs="Metrics of GPUs from an exporter (dcgm-exporter, nvidia_gpu_exporter, AMD's device metrics "

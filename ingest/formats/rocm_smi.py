@@ -54,7 +54,7 @@ def sniff_json(source: Source) -> float:
 
 def read_json(source: Source) -> Reading:
     """One look at every card, or several as JSON lines."""
-    cards, driver, lines, odd = Cards(), None, 0, 0
+    cards, driver, lines, odd = Cards(source.samples), None, 0, 0
     kept: dict[str, dict[str, str]] = {}
     for raw in _objects(source.text):
         lines += 1
@@ -90,7 +90,7 @@ def sniff_table(source: Source) -> float:
 
 def read_table(source: Source) -> Reading:
     """A sample of every card per table; the unit stands in each cell."""
-    cards, names, lines, odd = Cards(), list[str](), 0, 0
+    cards, names, lines, odd = Cards(source.samples), list[str](), 0, 0
     for _, line in source.lines():
         lines += bool(line.strip())
         if _HEADER.match(line):
@@ -197,6 +197,7 @@ FORMATS = [
     Format(
         name="rocm_smi",
         kind="trace",
+        version=2,
         sniff=sniff_json,
         read=read_json,
         docs="Output of `rocm-smi --json` of any ROCm release, once or as JSON lines.",
@@ -204,6 +205,7 @@ FORMATS = [
     Format(
         name="rocm_smi_table",
         kind="trace",
+        version=2,
         sniff=sniff_table,
         read=read_table,
         docs="The concise table of `rocm-smi`, once or repeated.",

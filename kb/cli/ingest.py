@@ -190,6 +190,8 @@ def _joined(report: Report, store: Path | None) -> list[str]:
 
 
 def _reading_lines(reading: Reading) -> list[str]:
+    from kb.cli.runs import trace_text
+
     head = f"{reading.path}: {reading.format} ({reading.kind}), {reading.status}"
     lines = [
         head if reading.tool is None else f"{head}, from {reading.tool} {reading.tool_version or ''}".rstrip()
@@ -197,7 +199,7 @@ def _reading_lines(reading: Reading) -> list[str]:
     for experiment in reading.experiments:
         lines += [f"  {line}" for line in _experiment_lines(experiment)]
     if reading.telemetry is not None and reading.telemetry.gpus:
-        lines += [f"  GPU trace: {reading.telemetry.samples} samples of {len(reading.telemetry.gpus)} GPUs"]
+        lines += [f"  GPU trace: {trace_text(reading.telemetry)}"]
         lines += [f"    {one.name}: {one.text}" for one in reading.telemetry.conditions]
     lines += [
         f"  problem{'' if p.line is None else f' at line {p.line}'}: {p.what}" for p in reading.problems

@@ -15,7 +15,7 @@ from kb.cli.table import number, table
 from kb.fold import client_points
 
 if TYPE_CHECKING:
-    from kb.model import Experiment, Measurement
+    from kb.model import Experiment, Measurement, Telemetry
     from kb.store.runs import Kept
 
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the start of one.")]
@@ -196,6 +196,7 @@ def show_lines(kept: Kept) -> list[str]:
     lines += [f"  answers   {kept.answers[0]}: {kept.answers[1]}"] if kept.answers else []
     lines += [f"  measured  {point_text(one)}" for one in run.measurements]
     if run.telemetry is not None:
+        lines += [f"  trace     {trace_text(run.telemetry)}"] if run.telemetry.gpus else []
         lines += [f"  GPUs      {one.text}" for one in run.telemetry.conditions]
     lines += [f"  setting   {name} = {_text(value)}" for name, value in sorted(backend.settings.items())][:60]
     lines += [f"  source    {path}" for path in run.sources[:1]]
@@ -209,6 +210,17 @@ def _cause_lines(run: Experiment) -> list[str]:
         lines.append(f"            {failure.path or ''}:{failure.line or ''}: {failure.text}")
     warnings = run.outcome.warnings
     return lines + [f"  warning   {one.meaning or one.text} (line {one.line})" for one in warnings]
+
+
+def trace_text(trace: Telemetry) -> str:
+    """How much a trace tells, as a line; its samples themselves are the store's table ``sample``."""
+    every = f", one every {trace.interval_s:g} s" if trace.interval_s else ""
+    span = f", {trace.started} to {trace.ended}" if trace.started else ""
+    return f"{trace.samples} samples of {_counted(len(trace.gpus))}{every}{span}"
+
+
+def _counted(gpus: int) -> str:
+    return "1 GPU" if gpus == 1 else f"{gpus} GPUs"
 
 
 def point_text(one: Measurement) -> str:
