@@ -13,7 +13,7 @@ from typing import Any
 from ingest.bench import cells, names
 from ingest.bench.identity import Facts
 from ingest.bench.quantities import words_of
-from ingest.bench.rows import ENGINE_VERSION, place, put_version
+from ingest.bench.rows import ENGINE_VERSION, VAGUE_ENGINE, place, put_version
 
 _PAIR = re.compile(
     r"^\s*(?:[-*+]\s+)?(?:\*\*|__)?(?P<key>[A-Za-z\u3040-\u9fff][\w /.()#-]{0,40}?)(?:\*\*|__)?\s*(?:[:=]"
@@ -78,12 +78,22 @@ def _take(facts: Facts, key: str, value: str) -> None:
     if named:
         put_version(facts, named["engine"], value)
     elif where is None:
-        return
+        if key.islower() and names.is_option(key.strip("`")) and value.count(" ") < 2:
+            facts.settings.setdefault(key.strip("`"), _typed(value))
     elif where[0] == "settings" and value.count(" ") < 3:
         number = cells.whole(value) if re.fullmatch(r"\d+", value) else None
         facts.settings.setdefault(where[1], value if number is None else number)
+    elif where == ("identity", "engine") and VAGUE_ENGINE.search(key) and not names.engine_within(value):
+        return  # a protocol, as clients name it
     elif where[0] == "identity" and where[1] != "engine_version":
         _identity(facts, where[1], value)
+
+
+def _typed(value: str) -> Any:
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    number = cells.whole(value) if re.fullmatch(r"\d+(?:\.\d+)?", value) else None
+    return value if number is None else number
 
 
 def _identity(facts: Facts, key: str, value: str) -> None:

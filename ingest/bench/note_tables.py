@@ -15,7 +15,7 @@ from ingest.bench import cells, names, serving, variants
 from ingest.bench.identity import Facts
 from ingest.bench.quantities import Quantity, serves_tokens, understand, words_of
 from ingest.bench.rows import Row, Units, place, read_row
-from ingest.bench.spread_tables import unpivoted
+from ingest.bench.spread_tables import statistics_down, unpivoted
 from ingest.bench.tables import Table
 from kb.model import Measurement
 
@@ -88,6 +88,8 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
     spread = unpivoted(table, _label(told) if told else None)
     if spread is not None:
         found = _by_rows(spread, base, client)
+    elif (down := statistics_down(table)) is not None:
+        found = _by_rows(down, base, client)
     elif _results(table.header, _FIGURES):
         found = _by_rows(table, base, client)
     elif is_turned(table):

@@ -28,7 +28,7 @@ _TEXTUAL = {"dataset", "test", "model", "gpu", "engine", "engine_version", "quan
 ENGINE_VERSION = re.compile(
     r"(?P<engine>vllm|sglang|tensorrt llm|trt llm|trtllm|llama cpp|tgi|lmdeploy|ollama)(?: git)?(?: version)?"
 )
-_VAGUE_ENGINE = re.compile(r"(?i)backend|stack|tool")
+VAGUE_ENGINE = re.compile(r"(?i)backend|stack|tool")
 _PLAIN_RATE = re.compile(r"qps|rps")
 
 _RELEASE = re.compile(r"([A-Za-z][\w.-]{1,20}(?: LLM)?) v?(\d+\.\d+(?:\.\d+)?[\w.+-]{0,30})")
@@ -129,7 +129,7 @@ def _place_cell(row: Row, label: str, raw: Any, units: Units, has_other_rates: b
         put_version(row.facts, named["engine"], str(raw))
         return
     where = place(label)
-    if where == ("identity", "engine") and _VAGUE_ENGINE.search(label) and not names.known_engine(str(raw)):
+    if where == ("identity", "engine") and VAGUE_ENGINE.search(label) and not names.known_engine(str(raw)):
         where = None  # a back end may as well be a protocol or a kernel
     if where is None and _plain_rate(label) and has_other_rates:
         where = ("workload", "request_rate")
@@ -307,6 +307,11 @@ def _copy(base: Facts | None) -> Facts:
     )
 
 
+def _is_core(label: str) -> bool:
+    told = understand(label)
+    return told is not None and told.name.startswith(("ttft", "tpot", "itl", "e2e"))
+
+
 def _limits(label: str) -> tuple[float, float]:
     """(least that can be milliseconds, most that can be seconds) for a latency, at the median."""
     quantity = understand(label)
@@ -339,9 +344,13 @@ class Units:
                     values.setdefault(label, []).append(cell.value)
         units = cls()
         middles = {label: sorted(seen)[len(seen) // 2] for label, seen in values.items()}
-        any_ms = any(middle >= _limits(label)[1] for label, middle in middles.items())
+        core = {label: middle for label, middle in middles.items() if _is_core(label)}
+        any_ms = any(middle >= _limits(label)[1] for label, middle in (core or middles).items())
         for label, middle in middles.items():
             least, most = _limits(label)
+            if core and label not in core:  # a sum over requests may be of any size
+                units._decide(label, middle, any_ms)
+                continue
             units._decide(label, middle, middle >= most or (any_ms and (middle >= least or middle == 0)))
         return units
 

@@ -40,6 +40,23 @@ def unpivoted(table: Table, measure: str | None = None) -> Table | None:
     return _built(table, _by_loads(table, loads, column, measure))
 
 
+def statistics_down(table: Table) -> Table | None:
+    """A table of one measure that its heading names, a statistic in each row: a table of one row instead."""
+    measure = cells.plain(table.heading.rsplit(" / ", 1)[-1])
+    if len(table.header) < 2 or not _is_figure(f"mean {measure}"):
+        return None
+    told = {row[0]: row[1] for _, row in table.rows if len(row) > 1 and _is_statistic(_bare(row[0]))}
+    if len(told) < 2 or 2 * len(told) < len(table.rows) or any(_is_figure(label) for label in table.header):
+        return None
+    unit = next((word for word in words_of(table.header[1]).split() if word in _UNITS), "")
+    header = [f"{_bare(name)} {measure} {unit}".strip() for name in told]
+    return Table(header, table.line, rows=[(table.line, list(told.values()))])
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"\s*\([^()]*\)", "", cells.plain(name))
+
+
 def _is_statistic(label: str) -> bool:
     """Whether a header names a statistic alone, with or without a unit ("P99", "Mean (ms)")."""
     name = " ".join(word for word in words_of(label).split() if word not in _UNITS)

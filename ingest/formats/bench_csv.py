@@ -64,7 +64,8 @@ def _sniff(source: Source) -> float:
     if len(header) < 3 or not results or _is_prose(header) or not _of_tokens(header):
         return 0.0
     placed = sum(place(label) is not None for label in header)
-    return 0.6 if results + placed >= 2 and results else 0.0
+    several = results > 1 and placed > 1  # above plain text
+    return 0.7 if several else 0.6 if results + placed > 1 else 0.0
 
 
 def _table_in(head: str) -> tables.Table | None:
