@@ -255,12 +255,19 @@ def writeups() -> tuple[Mapping[str, Any], ...]:
 
 
 def fitted_model(store: Path | None = None) -> Mapping[str, Any] | None:
-    """The regression: the user's own beside the store (``kbctl fit``), else the one that ships."""
-    for path in (own_model_path(store), folder() / "model.json"):
+    """The fitted model: the user's own beside the store (``kbctl fit``), else the one that ships.
+
+    An own model from before chances were learned gets the chances that ship.
+    """
+    shipped = folder() / "model.json"
+    own, known = own_model_path(store), None
+    for path in (own, shipped):
         if path is not None and path.is_file():
-            content: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            return content
-    return None
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            known = found if known is None else {**known, "chance": found.get("chance")}
+            if "chance" in known:
+                break
+    return known
 
 
 def own_model_path(store: Path | None) -> Path | None:

@@ -81,8 +81,10 @@ def _catalog(_: str, rest: str) -> Found | None:
 
 def _model(_: str, rest: str) -> Found | None:
     model = measurements.fitted_model()
-    if model is None or rest != "physics+regression":
+    if model is None or rest not in ("physics+regression", "chance"):
         return None
+    if rest == "chance":
+        return _chance(model.get("chance") or {"tries": 0, "steps": {}})
     widths: Mapping[str, float] = model["metrics"]["output_tok_s"]["interval"]
     rows = {
         "samples": model["samples"],
@@ -99,6 +101,17 @@ def _kernels(_: str, rest: str) -> Found | None:
     return (f"published times of {rest} kernels by GPU, shape and load", dict(source)) if source else None
 
 
+def _chance(part: Mapping[str, Any]) -> Found:
+    """What moves the log-odds to pass each step, strongest first."""
+    rows: Json = {"tries": part["tries"]}
+    for step, row in part["steps"].items():
+        ranked = sorted(row["coef"].items(), key=lambda one: -abs(one[1]))
+        rows[step] = ", ".join(f"{name} {value:+.2f}" for name, value in ranked[:_MOST])
+    rows["described in"] = "docs/recommender.md"
+    return "the chance to pass each step of a try, and what moves its log-odds most", rows
+
+
+_MOST = 8
 _KINDS: dict[str, Callable[[str, str], Found | None]] = {
     "serving": _serving,
     "writeup": _writeup,

@@ -4,7 +4,7 @@ Owns the shape that ``recommend --json`` prints (schema ``kbctl.recommend/1``). 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from kb import EMPTY
@@ -53,6 +53,7 @@ class Pick(NamedTuple):
     ``cost_min`` is minutes for one try (start, weights, benchmark); ``gain`` the expected improvement over
     the best known result as a fraction, times ``p_works`` (``None`` where there is nothing to improve on).
     ``file`` is (name, content) of a configuration file that the command names.
+    ``chance`` takes ``p_works`` apart when it is asked for (``why.chance_of``).
     ``kind``: exploit or explore; ``teaches`` what an explored pick would settle.
     """
 
@@ -77,6 +78,7 @@ class Pick(NamedTuple):
     measured: tuple[Expected, ...] = ()
     equal_to: tuple[int, ...] = ()
     limits: tuple[Kept, ...] = ()
+    chance: Callable[[], Json] | None = None
     settled: Mapping[str, tuple[Reason, ...]] = EMPTY
 
 
@@ -135,6 +137,7 @@ def _pick(rank: int, pick: Pick) -> Json:
         "file": None if pick.file is None else {"name": pick.file[0], "content": pick.file[1]},
         "status": pick.status,
         "p_works": round(pick.p_works, 3),
+        "chance": None if pick.chance is None else pick.chance(),
         "predicted": None if pick.predicted is None else _expected(pick.predicted),
         "measured": [_expected(one) for one in pick.measured],
         "limits": [_kept(one) for one in pick.limits],

@@ -14,13 +14,14 @@ from kb.vocab import options
 from recommend import candidates, own
 from recommend.advice import Avoided, Expected, Pick, Reason
 from recommend.alike import alike_setups
+from recommend.chance import EVEN
 from recommend.expect import Known, writeups_on
 from recommend.explore import DOUBTFUL, Bearing, Explored, remedied, word_of
 from recommend.pick import said_aloud
 from recommend.question import Query
 from recommend.render.verdict import finding_json
 from recommend.veto import Evidence, Finding, findings_on
-from recommend.weigh import CHANCE, about
+from recommend.weigh import about
 
 Json = Mapping[str, Any]
 FP8_KV = {"sglang": "fp8_e4m3", "vllm": "fp8"}
@@ -346,7 +347,8 @@ def experiment(pick: Pick) -> Pick:
     return pick._replace(
         status="untested",
         kind="explore",
-        p_works=min(pick.p_works, CHANCE["untested"]),
+        p_works=min(pick.p_works, EVEN),
+        chance=None,
         predicted=None,
         measured=(),
         gain=None,

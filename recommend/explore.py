@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kb.model import Tried
-from recommend import alike, candidates, own
+from recommend import alike, candidates, chance, own
 from recommend.advice import Reason
 from recommend.alike import Setup
 from recommend.candidates import Candidate
@@ -63,7 +63,9 @@ def explore(base: Query, evidence: Evidence, known: Known) -> Explored:
     setups = alike.setups(base, own_runs)
     evidence = speaking(_of_engine(evidence, base, roles))
     options = tuple(_options(base, roles, evidence))
-    ground = _ground(base, roles, options, setups, known)
+    ground = _ground(base, roles, options, setups, known)._replace(
+        near=chance.Near(hazards(known), base.arch, own_runs)
+    )
     light = Judge(unremedied(evidence))
     mended, because = repaired(base, evidence, light)
     settable = candidates.roles_to_set(base, roles, own_runs)
@@ -169,7 +171,7 @@ def _options(base: Query, roles: Sequence[str], evidence: Evidence) -> Iterator[
     failed = [one for one in evidence.tried if any(own.failures(one))]
     for role in roles:
         records = [record for record in evidence.records if _names(record, role)]
-        spoken = {kernel for record in records for kernel in _kernels_of(record, role)}
+        spoken = {kernel for record in records for kernel in kernels_named(record, role)}
         light = unremedied(Bearing(records, failed))
         for kernel in _worth_asking(role, spoken):
             query = candidates.asking(base, role, kernel)
@@ -198,7 +200,8 @@ def _names(record: Mapping[str, Any], role: str) -> bool:
     return any(True for _ in _role_rows(record, role))
 
 
-def _kernels_of(record: Mapping[str, Any], role: str) -> Iterator[str]:
+def kernels_named(record: Mapping[str, Any], role: str) -> Iterator[str]:
+    """The kernels that a record names in a role."""
     for condition in _role_rows(record, role):
         yield from condition.get("any") or ()
 
@@ -323,7 +326,14 @@ def _ground(
         setups=setups,
         points=tuple(published_here(base, known.serving)),
         writeups=tuple(one for one in writeups_on(base, known.writeups) if one.get("engine") == base.engine),
+        model=hazards(known),
+        surroundings=chance.surroundings(base),
     )
+
+
+def hazards(known: Known) -> Mapping[str, Any] | None:
+    """The fitted coefficients of the chance, if there is a model."""
+    return (known.model or {}).get("chance")
 
 
 def _judged(found: Iterable[Candidate], light: Judge, ground: Ground) -> Iterator[Judged]:

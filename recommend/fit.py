@@ -22,7 +22,7 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
 )
-from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
 from recommend.replay import Context, Key, Trial
 from recommend.samples import Sample, contradictions
@@ -355,3 +355,25 @@ def _columns(trials: Sequence[Trial], names: Sequence[str]) -> Array:
 
 def _is_physics(name: str) -> bool:
     return name.startswith(("log_physics", "share_", "weights_of_memory"))
+
+
+def logistic(
+    x: Array, chance: Array, weights: Array, sides: NDArray[np.int_], strength: float
+) -> tuple[float, Array]:
+    """Intercept and coefficients of a penalised logistic regression on rows that pass with ``chance``.
+
+    ``sides`` holds the sign that a coefficient may have (0: either). A feature that turns out on the wrong
+    side is left out and the rest learned again.
+    """
+    both, passed = np.vstack([x, x]), np.repeat([1.0, 0.0], len(x))
+    counted = np.concatenate([weights * chance, weights * (1 - chance)])
+    heard, kept = counted > 0, np.ones(x.shape[1], bool)
+    while True:
+        model = LogisticRegression(C=strength, max_iter=3000)
+        model.fit(both[heard][:, kept], passed[heard], sample_weight=counted[heard])
+        found = np.zeros(x.shape[1])
+        found[kept] = model.coef_[0]
+        wrong = found * sides < 0
+        if not wrong.any():
+            return float(model.intercept_[0]), found
+        kept &= ~wrong

@@ -65,6 +65,9 @@ _NO_BACKEND = frozenset(
 )
 
 
+_UNSET = (None, "auto", False, "")
+
+
 def same(tried: Tried, query: Query) -> bool:
     """Whether runs were of this very configuration: hardware, model, engine, settings that choose kernels."""
     backend = tried.backend
@@ -127,11 +130,16 @@ def _bare(name: str) -> str:
     return models.canonical_name(name)
 
 
+def chosen(settings: Mapping[str, Any]) -> int:
+    """How many settings may change anything: without those that are off and those that only name."""
+    return sum(key not in _NO_BACKEND and value not in _UNSET for key, value in settings.items())
+
+
 def telling(settings: Mapping[str, Any], engine: str | None) -> dict[str, str]:
     """Settings that may change kernels or memory, without switches that are off and those that only name."""
     found = {}
     for key, value in settings.items():
-        if key in _NO_BACKEND or value in (None, "auto", False, ""):
+        if key in _NO_BACKEND or value in _UNSET:
             continue
         found[key] = plain(value)
     common = engines.common_settings(engine, settings)

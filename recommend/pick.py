@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from kb.vocab import engines
 from kb.vocab.dialects import picked_by_memory
 from recommend import candidates, why
 from recommend.advice import Kept, Pick
 from recommend.expect import Known, Outlook
-from recommend.explore import Explored
+from recommend.explore import Explored, kernels_named
 from recommend.physics import weight_bytes_per_gpu
 from recommend.question import Query
 from recommend.weigh import Judged
@@ -66,6 +66,7 @@ def pick(one: Prospect, explored: Explored, question: Query, known: Known, best:
         file=config_file(query),
         status=judged.status,
         p_works=judged.p_works,
+        chance=_chance(judged, explored),
         predicted=shown.get("output_tok_s"),
         measured=tuple(shown[metric] for metric in ("ttft_ms", "tpot_ms") if metric in shown),
         why=why.reasons(judged, _against(explored), explored.roles, one.outlook.kernels),
@@ -76,6 +77,20 @@ def pick(one: Prospect, explored: Explored, question: Query, known: Known, best:
         kind="exploit" if judged.status.startswith("proven") else "explore",
         teaches=teaches(one, explored),
     )
+
+
+def _chance(judged: Judged, explored: Explored) -> Callable[[], dict[str, Any]] | None:
+    model = explored.ground.model
+
+    def naming(role: str, kernel: str) -> Iterator[Mapping[str, Any]]:
+        option = next((one for one in explored.options if (one.role, one.kernel) == (role, kernel)), None)
+        return (
+            (one for one in option.evidence.records if kernel in kernels_named(one, role))
+            if option
+            else iter(())
+        )
+
+    return (lambda: why.chance_of(judged, model, naming)) if model else None
 
 
 def said_aloud(query: Query, question: Query) -> Query:

@@ -8,36 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kb import EMPTY
 from kb.measurements import ServingPoint
 from kb.model import Tried
 from kb.vocab.gpus import arch_of, sibling_of
-from recommend import alike
+from recommend import alike, chance
 from recommend.advice import Status
 from recommend.alike import Setup
 from recommend.candidates import Candidate
 from recommend.question import Query
 from recommend.veto import Finding, Verdict
 
-# Chance that a configuration serves right answers, by how far it is proven. Set from the recorded runs: of
-# untested kernel choices on a new card more than half fail, of an engine's own defaults about a fifth.
-CHANCE: Mapping[Status, float] = {
-    "proven-here": 0.97,
-    "proven-elsewhere": 0.85,
-    "expected": 0.75,
-    "untested": 0.4,
-}
-DOUBT = {"disputed": 0.65, "suspect": 0.8}
-# The kernels are known to work, this engine with this model is not.
-ONLY_KERNELS = 0.78
-# What the engine picks by itself is unknown.
-UNKNOWN_DEFAULT = 0.6
-# An unknown choice of the engine for a role of which some kernel is known bad here.
-OPEN_TRAP = 0.8
-# A parallel layout that nobody is known to have run with these kernels.
-LAYOUT = 0.93
-# The kernel's own sources have no code for this architecture.
-NO_CODE = 0.3
-LEAST = 0.03
+DOUBTS = ("disputed", "suspect")
 
 
 class Judged(NamedTuple):
@@ -47,6 +29,7 @@ class Judged(NamedTuple):
     verdict: Verdict
     status: Status
     p_works: float
+    features: Mapping[str, float] = EMPTY
     runs: tuple[Tried, ...] = ()
     points: tuple[ServingPoint, ...] = ()
     writeups: tuple[Mapping[str, Any], ...] = ()
@@ -57,7 +40,8 @@ class Ground(NamedTuple):
     """What all candidates of one engine share: its base, the roles in use, and who ran this model on it.
 
     ``trapped`` are roles of which some kernel is known bad here; ``points`` and ``writeups`` are of
-    this model, engine and architecture.
+    this model, engine and architecture. ``model`` holds the coefficients of the chance, ``surroundings`` and
+    ``near`` what all candidates share of what they are applied to.
     """
 
     base: Query
@@ -66,6 +50,9 @@ class Ground(NamedTuple):
     setups: Sequence[Setup] = ()
     points: Sequence[ServingPoint] = ()
     writeups: Sequence[Mapping[str, Any]] = ()
+    model: Mapping[str, Any] | None = None
+    surroundings: Mapping[str, float] = EMPTY
+    near: chance.Near = chance.Near()
 
 
 def weigh(candidate: Candidate, verdict: Verdict, ground: Ground) -> Judged:
@@ -80,16 +67,27 @@ def weigh(candidate: Candidate, verdict: Verdict, ground: Ground) -> Judged:
     # A published run of the engine's own choice proves nothing about a kernel set by hand.
     points = () if unproven else tuple(ground.points)
     here = any(alike.same_release(one, candidate.query) for one in runs)
-    status, chance = _status(here, bool(points or writeups or runs), good, candidate, ground)
-    for found in verdict.findings:
-        chance *= _doubt(found, verdict.findings)
-    chance *= LAYOUT if candidate.idea == "layout" else 1.0
-    chance *= OPEN_TRAP ** sum(role not in candidate.query.resolved for role in ground.trapped)
+    proof = {
+        "ran-here": float(here),
+        "ran-otherwise": float(bool(runs)),
+        "published": float(bool(points)),
+        "written-up": float(bool(writeups)),
+        "kernels-work": float(_covered(candidate, ground, good)),
+        "works-firmly": float(any(one.trust in ("confirmed", "own") for one in good)),
+        **_of_choice(candidate.query, len(by_hand), ground),
+        "served-near": chance.capped(sum(one.works for one in ground.setups)),
+        "failed-near": chance.capped(sum(one.faulty and not one.works for one in ground.setups)),
+        "tight": float(verdict.fit is not None and verdict.fit["fits"] is None),
+    }
+    findings = verdict.findings
+    doubts = [one for one in findings if one.verdict in DOUBTS and not answered(one, findings)]
+    found = chance.features(candidate.query, proof, doubts, ground.near, ground.surroundings)
     return Judged(
         candidate=candidate,
         verdict=verdict,
-        status=status,
-        p_works=max(chance, LEAST),
+        status=_status(proof),
+        p_works=chance.works(ground.model, found),
+        features=found,
         runs=runs,
         points=points,
         writeups=writeups,
@@ -105,27 +103,33 @@ def is_suspect(judged: Judged) -> bool:
     )
 
 
-def _doubt(found: Finding, findings: Sequence[Finding]) -> float:
-    if answered(found, findings):
-        return 1.0
-    return NO_CODE if found.kind == "requirement" else DOUBT.get(found.verdict, 1.0)
+def _of_choice(query: Query, by_hand: int, ground: Ground) -> dict[str, float]:
+    """Whose choice the kernels are, and whether they are known at all."""
+    left_open = sum(role not in query.resolved for role in ground.roles)
+    return {
+        "by-hand": float(min(by_hand, 3)),
+        "left-open": float(min(left_open, 3)),
+        "trapped": float(min(sum(role not in query.resolved for role in ground.trapped), 3)),
+        "own-choice": float(not by_hand and not left_open),
+    }
 
 
-def _status(
-    ran_here: bool, ran_elsewhere: bool, good: Sequence[Finding], candidate: Candidate, ground: Ground
-) -> tuple[Status, float]:
-    if ran_here:
-        return "proven-here", CHANCE["proven-here"]
-    if ran_elsewhere:
-        return "proven-elsewhere", CHANCE["proven-elsewhere"]
+_ELSEWHERE = ("ran-otherwise", "published", "written-up", "kernels-work")
+
+
+def _status(proof: Mapping[str, float]) -> Status:
+    if proof["ran-here"]:
+        return "proven-here"
+    if any(proof[name] for name in _ELSEWHERE):
+        return "proven-elsewhere"
+    return "expected" if proof["own-choice"] else "untested"
+
+
+def _covered(candidate: Candidate, ground: Ground, good: Sequence[Finding]) -> bool:
+    """Whether all kernels that were chosen, and that of the first role, are known to work."""
     known = [role for role in ground.roles if role in candidate.query.resolved]
     wanted = {*known[:1], *candidate.changed}
-    if known and all(any(about(found, role) for found in good) for role in wanted):
-        return "proven-elsewhere", ONLY_KERNELS
-    by_itself = all(ground.base.kernel(role) == kernel for role, kernel in candidate.changed.items())
-    if by_itself and len(known) == len(ground.roles):
-        return "expected", CHANCE["expected"]
-    return "untested", UNKNOWN_DEFAULT if by_itself else CHANCE["untested"]
+    return bool(known) and all(any(about(found, role) for found in good) for role in wanted)
 
 
 def _agrees(roles: Mapping[str, str], query: Query, unproven: set[str]) -> bool:

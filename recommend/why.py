@@ -5,11 +5,12 @@ Owns the wording. A sentence without evidence is not written. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from recommend.advice import Reason
 from recommend.alike import same_release
+from recommend.chance import doubt_of, steps, terms
 from recommend.kernel_times import Gap
 from recommend.question import Query, Resolution
 from recommend.veto import Finding
@@ -17,6 +18,8 @@ from recommend.weigh import Judged, about, answered
 
 Json = Mapping[str, Any]
 Against = Mapping[str, Sequence[tuple[str, Finding]]]
+# The id that explains the fitted chances, and the most ids beside one term.
+MODEL, MOST_IDS = "model:chance", 3
 _EFFECT = {
     "wrong_output": "gives wrong output",
     "accuracy_loss": "loses accuracy",
@@ -162,6 +165,46 @@ def _of_doubts(judged: Judged) -> Iterator[Reason]:
 def ids_of(found: Finding) -> tuple[str, ...]:
     """A finding's record and the references on its other side."""
     return tuple(dict.fromkeys((found.record, *(str(one.get("ref")) for one in found.conflicts[:3]))))
+
+
+Naming = Callable[[str, str], Iterable[Json]]
+
+
+def chance_of(judged: Judged, model: Json, naming: Naming) -> dict[str, Any]:
+    """The chance taken apart: ``base`` and the ``log_odds`` of ``terms`` (largest first) add up to its own.
+
+    ``steps`` is the chance to pass each step of a try, given that it is reached. ``naming`` gives the records
+    that name a kernel in a role.
+    """
+    base, found = terms(model, judged.features)
+    rows = [
+        {"what": name, "log_odds": round(value, 3), "evidence": list(_behind(name, judged, naming))}
+        for name, value in found.items()
+    ]
+    passed = {step: round(value, 3) for step, value in steps(model, judged.features).items()}
+    return {"base": round(base, 3), "terms": rows, "steps": passed}
+
+
+def _behind(name: str, judged: Judged, naming: Naming) -> tuple[str, ...]:
+    """The ids behind one term: runs, points, records; else the model itself."""
+    word, colon, _ = name.partition(":")
+    ids: Iterable[str] = ()
+    if word.startswith("ran-"):
+        ids = (run for one in judged.runs for run in one.runs)
+    elif word == "published":
+        ids = (one.id for one in judged.points)
+    elif word == "written-up":
+        ids = (str(one["id"]) for one in judged.writeups)
+    elif word in ("kernels-work", "works-firmly"):
+        ids = (one.record for one in judged.good)
+    elif word.startswith(("near-", "far-")):
+        pairs = {(role, found.kernel) for role, found in judged.candidate.query.resolved.items()}
+        told = (record for pair in sorted(pairs) for record in naming(*pair))
+        ids = (record["id"] for record in told if record["good"] == word.endswith("trust"))
+    elif colon:
+        findings = judged.verdict.findings
+        ids = (one.record for one in findings if doubt_of(one) == name and not answered(one, findings))
+    return tuple(dict.fromkeys(ids))[:MOST_IDS] or (MODEL,)
 
 
 def verify(query: Query, proofs: Json, roles: Iterable[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""``kbctl fit``: train the regression on what is known.
+"""``kbctl fit``: train the regression and the chance of working on what is known.
 
 Owns the options and where the model is written. Learning lives in ``recommend.fit``; it loads numpy and
 scikit-learn, so nothing here is on the answering path.
@@ -37,7 +37,7 @@ def fit(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train the regression on published and own measurements; recommend then uses it."""
+    """Train on published and own measurements, and on reported and own tries; recommend then uses it."""
     from kb.evidence import default_store
     from kb.measurements import own_model_path, serving
     from recommend import fit as learning
@@ -54,6 +54,7 @@ def fit(
         return
     try:
         model = learning.train(samples, releases, stamp, noise_of(points))
+        model["chance"] = chances([] if shipped_only else all_runs(path))
     except ValueError as error:
         raise KbctlError(
             str(error), where=str(path), tip="ingest benchmarks first, or use the shipped model"
@@ -63,15 +64,26 @@ def fit(
     summary = {
         "samples": model["samples"],
         "groups": len(model["seen"]),
+        "tries": model["chance"]["tries"],
         "made_from": stamp,
         "path": str(target),
     }
     if as_json:
         print_json({"schema": "kbctl.fit/1", **summary})
     elif not quiet:
-        typer.echo(
-            f"fitted on {summary['samples']} points of {summary['groups']} (GPU, model) groups: {target}"
-        )
+        learned = f"{summary['samples']} points of {summary['groups']} (GPU, model) groups"
+        typer.echo(f"fitted on {learned} and on {summary['tries']} tries: {target}")
+
+
+def chances(runs: list[Any]) -> dict[str, Any]:
+    """The model's part that tells how likely a configuration is to work."""
+    from kb.knowledge import load
+    from recommend import tries
+    from recommend.hazard import learn
+
+    near = tries.reported()
+    own = tries.of_runs(runs, load().records, {"near": near}) if runs else ()
+    return learn([*tries.shipped(), *own], near)
 
 
 def gathered(store: Path, points: Any, shipped_only: bool) -> tuple[list[Any], dict[str, Any], str]:
