@@ -95,15 +95,25 @@ def _is_truth(values: set[str]) -> bool:
     return words <= {"true", "false", "yes", "no", "0", "1", "0.0", "1.0"}
 
 
+def may_tell(name: str) -> bool:
+    """Whether a column's name has a word that columns of endings have (``run_status``, ``errors_l``)."""
+    words = re.split(r"[^a-z]+", name.lower())
+    return any(word.removesuffix("s") in (*STATUS, *TROUBLE) or word in STATUS for word in words)
+
+
 def status_column(
     rows: Iterable[Mapping[str, Any]], names: Iterable[str]
 ) -> tuple[str, frozenset[str]] | None:
-    """The column that says which tries failed, and by which values; ``None`` where no column does."""
+    """The column that says which tries failed, and by which values; ``None`` where no column does.
+
+    A name that is none of the usual ones counts only where each of its values is a word for good or bad.
+    """
     table = list(rows)
     by_name = {name.lower(): name for name in names}
-    for word in (*STATUS, *TROUBLE):
-        name = by_name.get(word)
-        bad = failing(name, {str(row.get(name)) for row in table}) if name else None
-        if name and bad:
+    usual = [word for word in (*STATUS, *TROUBLE) if word in by_name]
+    for word in (*usual, *sorted(by_name.keys() - {*STATUS, *TROUBLE})):
+        name = by_name[word]
+        bad = failing(word if word in usual else "status", {str(row.get(name)) for row in table})
+        if bad:
             return name, bad
     return None

@@ -18,11 +18,24 @@ from kb.cli import main
 from kb.store.tables import Draw, columns, rows
 from recommend import ranker
 from recommend.belief import Belief, Forecast, abstention, confidence, intervals, known_bad_share
-from recommend.cells import FAILED, failing, measured, status_column
+from recommend.cells import FAILED, failing, may_tell, measured, status_column
 from recommend.policy import Prior
 from recommend.replay import Context, Trial, by_order, play
 from recommend.table import Columns, contexts
 from recommend.trialrun import Advisor, experiment, known_bad, left_out_together
+
+
+def test_a_column_whose_every_value_is_good_or_bad_tells_of_failures_under_any_like_name() -> None:
+    rows_ = [{"errors_l": word} for word in ("ok", "CUDA out of memory", "killed-noInfo", "CUDA error")]
+    bad = frozenset({"CUDA out of memory", "killed-noInfo", "CUDA error"})
+    assert status_column(rows_, ["errors_l"]) == ("errors_l", bad)
+    assert status_column([{"error_rate": rate} for rate in (0.1, 0.0)], ["error_rate"]) is None
+    assert [may_tell(name) for name in ("run_status", "errors_l", "engine", "outputs")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(

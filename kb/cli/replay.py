@@ -123,14 +123,14 @@ def _table_rows(
     source: Path, said: tuple[Sequence[str], Sequence[str], str, Sequence[str], str | None], sample: int
 ) -> tuple[list[dict[str, Any]], Any, list[str]]:
     from kb.store import tables
-    from recommend.cells import STATUS, TROUBLE
+    from recommend.cells import may_tell
 
     where, what, outcome, group, failed = said
     names = tables.columns(source)
     marks = (
         [failed.partition("=")[0].rstrip("!")]
         if failed
-        else [one for one in names if one.lower() in (*STATUS, *TROUBLE) and one not in (*where, *what)]
+        else [one for one in names if may_tell(one) and one not in (*where, *what)]
     )
     wanted = list(dict.fromkeys([*where, *what, outcome, *group, *marks]))
     draw = tables.Draw(where, group or where[:1], sample) if sample else None
