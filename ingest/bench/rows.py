@@ -271,9 +271,24 @@ def _maybe_number(value: Any) -> Any:
     return value if number is None else number
 
 
+_MOST_SHARE = 1.5  # what is larger is no fraction, whatever was rounded
+
+
 def _add_metric(row: Row, label: str, quantity: Quantity, cell: cells.Cell, units: Units) -> None:
     factor, name = units.factor(label, quantity, cell), quantity.name
-    if name in ("accept_rate", "accuracy", "cache_hit_rate") and factor == 1.0 and 1.5 < cell.value <= 100:
+    if (
+        name == "accuracy"
+        and cell.value > _MOST_SHARE
+        and "score" in words_of(label)
+        and "%" not in label + cell.rest
+    ):
+        row.rest[label] = cell.value  # points of a scale that nobody names
+        return
+    if (
+        name in ("accept_rate", "accuracy", "cache_hit_rate")
+        and factor == 1.0
+        and _MOST_SHARE < cell.value <= 100
+    ):
         factor = 0.01  # a percentage without its sign
     if name == "power_w" and cell.value > 10_000:
         factor, quantity = 1e-3, replace(quantity, loose=True)  # milliwatts, as NVML counts them

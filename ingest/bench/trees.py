@@ -25,6 +25,7 @@ _PLAIN_NAMES = re.compile(
 _ABOUT = re.compile(
     r"meta(?:data)?|config(?:uration)?|env(?:ironment)?|system(?:_info)?|server(?:_info)?|hardware|info|setup|model"
     r"|(?:host|system|machine|hardware|gpu)_details|args|arguments|params|parameters|settings|run|fingerprint|machine|software|context|host|platform|backend"
+    r"|workload|load|traffic|(?:test|bench(?:mark)?|load|run|server)_config(?:uration)?"
 )
 _NAMERS = (  # objects whose "name" is that of what they describe
     (re.compile(r"model(?:_info|_config)?"), "model", ""),
