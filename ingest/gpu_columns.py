@@ -35,6 +35,10 @@ _ENDINGS = (
     ("elapsed", "time"),
     ("epoch", "time"),
 )
+_PLAIN = {"power": "power_w", "heat": "temperature_c", "clock": "sm_clock_mhz", "share": "utilization_pct"}
+# Words of a time's name, and of whose clock it is.
+_TIME = frozenset(("timestamp", "time", "datetime", "ts", "utc"))
+_CLOCKS = frozenset(("host", "local", "wall", "sample", "nv", "smi", "iso", "date", "at"))
 _WORD = re.compile(r"[KMGk]i?B\b|[KMGk]?Hz\b|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|%|°C")
 LONGEST_NAME = 200  # what is longer names no column
 
@@ -77,8 +81,8 @@ def recognise_column(text: str) -> Column:
         return Column(shown, exact, unit, _factor(exact, unit), exact=True)
     gpu, rest = _split_gpu(bare)
     if gpu is not None and rest:
-        inner = recognise_column(f"{rest} [{unit}]" if unit else rest)
-        return replace(inner, name=shown, gpu=gpu)
+        inner = _of_card(rest, unit)
+        return replace(inner, name=shown, gpu=None if inner.role == "other" else gpu)
     role, found = _by_words(bare, unit)
     return Column(shown, role, unit or found, _factor(role, unit or found))
 
@@ -121,6 +125,15 @@ def _split_gpu(text: str) -> tuple[int | None, str]:
     return int(found[1] or found[2]), rest
 
 
+def _of_card(rest: str, unit: str) -> Column:
+    """What a column holds that names a card; a unit alone (``gpu0_w``) tells it, too."""
+    inner = recognise_column(f"{rest} [{unit}]" if unit else rest)
+    kind = next((kind for kind, factors in _KINDS.items() if rest.lower() in factors), "")
+    if inner.role != "other" or kind not in _PLAIN:
+        return inner
+    return Column(rest, _PLAIN[kind], rest, _factor(_PLAIN[kind], rest))
+
+
 def _by_words(text: str, unit: str) -> tuple[str, str]:
     words = [word.lower() for word in _WORD.findall(text)]
     found = unit.lower() or next((word for word in reversed(words) if len(words) > 1 and word in _UNITS), "")
@@ -128,6 +141,8 @@ def _by_words(text: str, unit: str) -> tuple[str, str]:
     have = set(words)
     if have & _NOT_GPU or not words:
         return "other", found
+    if not kind and have & _TIME and have <= _TIME | _CLOCKS:
+        return "time", found
     return _metric(have, kind) or "other", found
 
 
@@ -183,7 +198,7 @@ _MEMORY = frozenset(("mem", "memory", "vram", "fb", "hbm", "framebuffer"))
 # Words of a subject, the kind of its unit, and the metric that further words tell.
 _SUBJECTS: tuple[tuple[frozenset[str], str, Callable[[set[str]], str | None]], ...] = (
     (frozenset(("power", "pwr", "watt", "watts")), "power", _power),
-    (frozenset(("temp", "temperature", "tmp", "heat")), "heat", _heat),
+    (frozenset(("temp", "temperature", "tmp", "heat", "junction", "hotspot")), "heat", _heat),
     (frozenset(("clock", "clk", "clocks", "freq", "frequency", "sclk", "mclk")), "clock", _clock),
 )
 

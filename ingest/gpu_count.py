@@ -312,13 +312,17 @@ class _Groups(dict[tuple[str, str], int]):
 
 
 def _one_of_each(columns: Sequence[tuple[int, Column]]) -> list[tuple[int, Column]]:
-    """The column of each metric: the one that is named for it, else the first that is understood as it."""
+    """The column of each metric: the one that is named for it, else for a GPU, else the first."""
     best: dict[tuple[str, int | None], tuple[int, Column]] = {}
     for at, one in columns:
         before = best.get((one.role, one.gpu))
-        if one.is_metric and (before is None or (one.exact and not before[1].exact)):
+        if one.is_metric and (before is None or _fitness(one) > _fitness(before[1])):
             best[one.role, one.gpu] = at, one
     return sorted(best.values(), key=lambda found: found[0])
+
+
+def _fitness(column: Column) -> tuple[bool, bool]:
+    return column.exact, "gpu" in column.name.lower()
 
 
 def _turns(names: Sequence[str]) -> list[tuple[int, int]]:

@@ -66,7 +66,8 @@ def layout(head: str) -> TraceLayout | None:
             columns = tuple(recognise_column(cell) for cell in cells)
             if len(cells) > 1 and _looks_like_header(columns):
                 rest = head.split("\n")[number + 1 :]
-                if not _looks_like_rows(rest, text, delimiter):
+                columns = _as_wide_as_rows(columns, rest, text, delimiter)
+                if not columns:
                     continue
                 return TraceLayout(columns, delimiter, _decimal(delimiter, rest), text, number + 1)
     return None
@@ -143,14 +144,25 @@ def _looks_like_header(columns: Sequence[Column]) -> bool:
     return len(known) >= 2 and numbers == 0 and (any(one.is_metric for one in known) or len(known) >= 3)
 
 
-def _looks_like_rows(rest: Sequence[str], header: str, delimiter: str) -> bool:
-    """Whether what follows a header is a row as wide as it, or nothing yet. Prose has commas, too."""
-    follows = next((line for line in rest if line.strip() and line.strip("\r \ufeff") != header), None)
-    if follows is None:
-        return True
-    width = len(split_cells(header, delimiter))
-    some = [line for line in rest[:20] if line.strip()]
-    return any(len(split_cells(line, delimiter)) == width and re.search(r"\d|N/A", line) for line in some)
+def _as_wide_as_rows(
+    columns: tuple[Column, ...], rest: Sequence[str], header: str, delimiter: str
+) -> tuple[Column, ...]:
+    """The columns that the rows after a header have; none where these are no rows. Prose has commas, too.
+
+    Some loops never write the last column that they name, or end each row with a delimiter.
+    """
+    some = [line for line in rest[:20] if line.strip() and line.strip("\r \ufeff") != header]
+    if not some:
+        return columns
+    rows = [split_cells(line.strip("\r"), delimiter) for line in some if re.search(r"\d|N/A", line)]
+    widths = {len(row) for row in rows}
+    if len(columns) in widths:
+        return columns
+    if len(columns) > 2 and widths == {len(columns) - 1}:
+        return columns[:-1]
+    if widths == {len(columns) + 1} and not any(row[-1].strip() for row in rows):
+        return (*columns, Column("", "other"))
+    return ()
 
 
 def split_cells(text: str, delimiter: str) -> list[str]:

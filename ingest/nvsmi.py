@@ -24,8 +24,12 @@ _METRICS: Mapping[str, tuple[str, ...]] = {
     "memory_reserved_mib": ("fb_memory_usage/reserved",),
     "utilization_pct": ("utilization/gpu_util", "utilization/gpu"),
     "memory_utilization_pct": ("utilization/memory_util", "utilization/memory"),
-    "temperature_c": ("temperature/gpu_temp", "temperature/gpu_current_temp"),
-    "memory_temperature_c": ("temperature/memory_temp", "temperature/memory_current_temp"),
+    "temperature_c": ("temperature/gpu_temp", "temperature/gpu_current_temp", "temperature/gpu"),
+    "memory_temperature_c": (
+        "temperature/memory_temp",
+        "temperature/memory_current_temp",
+        "temperature/memory",
+    ),
     "power_w": tuple(
         f"{group}/{name}"
         for group in _POWER

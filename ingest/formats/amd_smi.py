@@ -96,7 +96,15 @@ def sniff_json(source: Source) -> float:
     head = source.head.lstrip("\ufeff \t\r\n")[:8000]
     own = sum(
         1
-        for word in ('"asic"', '"usage"', '"power"', '"market_name"', '"mem_usage"', '"vram"')
+        for word in (
+            '"gfx_activity"',
+            '"asic"',
+            '"usage"',
+            '"power"',
+            '"market_name"',
+            '"mem_usage"',
+            '"vram"',
+        )
         if word in head
     )
     return 0.95 if head[:1] in ("[", "{") and '"gpu"' in head and own >= 2 and '"card0"' not in head else 0.0
@@ -170,7 +178,7 @@ class _Rows:
 
     def _of_row(self, line: str) -> None:
         # A unit stands apart from its number (``430 W``): joined, the cells count as the header's words do.
-        cells = re.sub(r"(\d) (W|°C|MHz|%|MB|GB)(?=\s|$)", r"\1\2", line).split()
+        cells = re.sub(r"(\d) (W|°C|MHz|%|[MG]B|[KMG]b/s|[KMG]B/s)(?=\s|$)", r"\1\2", line).split()
         if len(cells) != len(self._names) or not cells[self._names.index("GPU")].isdigit():
             return
         row = dict(zip(self._names, cells, strict=True))
@@ -285,7 +293,7 @@ FORMATS = [
     Format(
         name="amd_smi",
         kind="trace",
-        version=2,
+        version=3,
         sniff=sniff_text,
         read=read_text,
         docs="Text of `amd-smi static` and `amd-smi metric`: identity, limits and state of each card.",
@@ -293,7 +301,7 @@ FORMATS = [
     Format(
         name="amd_smi_json",
         kind="trace",
-        version=2,
+        version=3,
         sniff=sniff_json,
         read=read_json,
         docs="`amd-smi static --json` and `amd-smi metric --json`.",
@@ -301,7 +309,7 @@ FORMATS = [
     Format(
         name="amd_smi_monitor",
         kind="trace",
-        version=2,
+        version=3,
         sniff=sniff_monitor,
         read=read_monitor,
         docs="`amd-smi monitor` and the box that `amd-smi` prints by default.",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ingest.formats import Format, Unreadable
@@ -29,6 +28,7 @@ _RESULT = re.compile(
     r"concurren"
 )
 _NEEDED = {"utilization_pct", "power_w"}
+_BETWEEN = re.compile(r"[\s,]*")
 _TIMES = ("time", "epoch", "elapsed")
 _NESTED = ("gpus", "devices", "cards", "gpu", "samples", "gpu_stats", "gpu_metrics")
 
@@ -57,23 +57,23 @@ def read_csv(source: Source) -> Reading:
 
 
 def sniff_jsonl(source: Source) -> float:
-    """Objects, one a line, with enough keys of a GPU's state."""
-    if source.head.lstrip("\ufeff \t\r\n")[:1] != "{":
-        return 0.0
-    first = next((row for _, row in islice(_objects(source.head.split("\n")), 1)), None)
+    """Objects, one a line or in a list, with enough keys of a GPU's state."""
+    head = source.head.lstrip("\ufeff \t\r\n")
+    first = next(_objects(head.split("\n")), None) if head[:1] == "{" else _first_of_list(head)
     if first is None:
         return 0.0
-    columns = [recognise_column(key) for card in _cards(first) for key in card]
-    return 0.85 if _is_trace(tuple(columns)) else 0.0
+    columns = tuple(recognise_column(str(key)) for card in _cards(first) for key in card)
+    timed = any(recognise_column(str(key)).role in _TIMES for key in first)
+    return 0.85 if _is_trace(columns) and (timed or head[:1] == "{") else 0.0
 
 
 def read_jsonl(source: Source) -> Reading:
     """Samples of every GPU; keys may name the card, or lists of cards be nested."""
     reader = _Lines(source.samples)
     total = 0
-    for number, line in source.lines():
-        total += bool(line.strip())
-        reader.take(number, line)
+    for number, row in _rows(source):
+        total += 1
+        reader.take(number, row)
     if not reader.rows:
         raise Unreadable("no JSON line with a GPU's state was found")
     for tally in reader.cards.by_key.values():
@@ -108,14 +108,8 @@ class _Lines:
         self.vague: set[str] = set()
         self.problems: list[Problem] = []
 
-    def take(self, number: int, line: str) -> None:
-        """One line."""
-        if not line.strip():
-            return
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
+    def take(self, number: int, row: Any) -> None:
+        """One row: what a line, or an item of the list, holds."""
         if not isinstance(row, dict):
             self.problems.append(Problem(line=number, what="is no JSON object, or is cut"))
             return
@@ -149,14 +143,44 @@ class _Lines:
             self.cards.add(key, sample, at=self.last, index=place, name=who["name"], uuid=who["uuid"])
 
 
-def _objects(lines: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(lines[:20], 1):
+def _rows(source: Source) -> Iterator[tuple[int, Any]]:
+    """(line or place in the list, what it holds); None for what is no JSON."""
+    if source.head.lstrip("\ufeff \t\r\n")[:1] == "[":
+        yield from enumerate(_items(source.text), 1)
+        return
+    yield from ((number, _parsed(line)) for number, line in source.lines() if line.strip())
+
+
+def _items(text: str) -> Iterator[Any]:
+    """What a list holds, one by one, up to where it is damaged or cut: then None."""
+    decoder, at = json.JSONDecoder(), text.index("[") + 1
+    while (at := _BETWEEN.match(text, at).end()) < len(text) and text[at] != "]":  # type: ignore[union-attr]
         try:
-            row = json.loads(line)
+            item, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            continue
-        if isinstance(row, dict):
-            yield number, row
+            yield None
+            return
+        yield item
+
+
+def _parsed(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _objects(lines: list[str]) -> Iterator[dict[str, Any]]:
+    return (row for line in lines[:20] if isinstance(row := _parsed(line), dict))
+
+
+def _first_of_list(head: str) -> dict[str, Any] | None:
+    start = re.match(r"\[\s*(?=\{)", head)
+    try:
+        row, _ = json.JSONDecoder().raw_decode(head, start.end()) if start else (None, 0)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
 
 
 def _cards(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -201,7 +225,7 @@ FORMATS = [
     Format(
         name="gpu_loop_csv",
         kind="trace",
-        version=3,
+        version=4,
         sniff=sniff_csv,
         read=read_csv,
         docs="CSV of people's own loops around nvidia-smi, NVML or rocm-smi: columns are recognised by name "
@@ -211,10 +235,10 @@ FORMATS = [
     Format(
         name="gpu_loop_jsonl",
         kind="trace",
-        version=3,
+        version=4,
         sniff=sniff_jsonl,
         read=read_jsonl,
-        docs="JSON lines of people's own loops: flat, with the card in the key (`gpu_usage:0`), or with a "
-        "list of cards in each line.",
+        docs="JSON of people's own loops, an object a line or all in one list: flat, with the card in the "
+        "key (`gpu_usage:0`), or with a list of cards in each.",
     ),
 ]

@@ -187,7 +187,7 @@ FORMATS = [
     Format(
         name="nvidia_smi_csv",
         kind="trace",
-        version=3,
+        version=4,
         sniff=sniff_query,
         read=read,
         docs="Output of `nvidia-smi --query-gpu=… --format=csv`, any columns, with or without units, "

@@ -147,7 +147,7 @@ class _Reports:
 FORMAT = Format(
     name="nvidia_smi_q",
     kind="trace",
-    version=2,
+    version=3,
     sniff=sniff,
     read=read,
     docs="Output of `nvidia-smi -q`, whole or in parts (`-d POWER,CLOCK`), of any driver, once or "
