@@ -18,10 +18,11 @@ from kb.measurements import ServingPoint, folder
 from kb.model import STAGES, Tried
 from kb.vocab import dialects, engines
 from recommend import alike, candidates, chance, own
+from recommend.alike import Setup
 from recommend.candidates import Candidate
 from recommend.chance import STEPS, step_of
 from recommend.expect import writeups_on
-from recommend.explore import Bearing
+from recommend.explore import Bearing, speaking
 from recommend.match import settled
 from recommend.query import resolve
 from recommend.question import Query
@@ -51,8 +52,10 @@ class Try(NamedTuple):
     features: Mapping[str, float]
 
 
-def judged(query: Query, evidence: Evidence, near: chance.Near, known: Published) -> Judged:
-    """A configuration as ``recommend`` would see it as a candidate."""
+def judged(
+    query: Query, evidence: Evidence, near: chance.Near, known: Published, setups: Sequence[Setup] = ()
+) -> Judged:
+    """A configuration as ``recommend`` would see it as a candidate; ``setups`` are own runs of this model."""
     base = without_kernels(query)
     roles = candidates.roles_in_use(query, evidence.tried)
     chosen = {role: one.kernel for role, one in query.resolved.items() if one.by in ("said", "setting")}
@@ -61,7 +64,7 @@ def judged(query: Query, evidence: Evidence, near: chance.Near, known: Published
     ground = Ground(
         base=base,
         roles=roles,
-        setups=alike.setups(query, evidence.tried),
+        setups=setups,
         points=tuple(published_here(query, known.points)),
         writeups=tuple(
             one for one in writeups_on(query, known.writeups) if one.get("engine") == query.engine
@@ -101,7 +104,8 @@ def _spelled(engine: str) -> frozenset[str]:
 def of_runs(tried: Sequence[Tried], records: Sequence[Json], part: Json | None) -> Iterator[Try]:
     """Own runs; each configuration sees the others, not itself."""
     kept = sorted(tried, key=lambda one: blake2b(one.key.encode(), digest_size=8).digest())[:MOST_OWN]
-    bearing: dict[str, list[Json]] = {}
+    speak = speaking(Bearing((), kept)).tried
+    shelf: dict[str, tuple[list[Json], tuple[Setup, ...]]] = {}
     for one in kept:
         # As it was known before the try: what logs told of kernels came with it.
         query = resolve(query_of(one.hardware, one.model, one.backend))
@@ -109,11 +113,14 @@ def of_runs(tried: Sequence[Tried], records: Sequence[Json], part: Json | None) 
         if not ends or query.arch is None:
             continue
         shape = repr((query.arch, query.engine, query.engine_version, query.model, query.dependencies))
-        if shape not in bearing:
-            bearing[shape] = [found for record in records if (found := settled(record, query))]
-        others = [other for other in kept if other is not one]
-        near = chance.Near(part, query.arch, others)
-        seen = judged(query, Bearing(bearing[shape], others), near, Published())
+        if shape not in shelf:
+            bearing = [found for record in records if (found := settled(record, query))]
+            shelf[shape] = bearing, alike.setups(query, kept)
+        bearing, setups = shelf[shape]
+        others = Bearing(bearing, [other for other in speak if other is not one])
+        near = chance.Near(part, query.arch, (other for other in kept if other is not one))
+        beside = [other for other in setups if other.tried is not one]
+        seen = judged(query, others, near, Published(), beside)
         for step, worked in ends:
             yield Try("run", one.key, one.key, step, worked, OWN_WEIGHT, seen.features)
 
