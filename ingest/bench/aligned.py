@@ -28,6 +28,8 @@ def aligned_tables(lines: Iterable[tuple[int, str]], is_header: Callable[[list[s
         if table is not None and _RULE.match(text):
             continue
         parts = split_blanks(text)
+        if table is not None and table.rows and text[:1].isspace() and len(parts) == len(table.header) - 1:
+            parts = [table.rows[-1][1][0], *parts]  # it continues the one above
         if table is not None and _is_row(parts, table):
             table.rows.append((number, parts))
         elif (

@@ -28,7 +28,7 @@ def unpivoted(table: Table, measure: str | None = None) -> Table | None:
     """
     if len(table.header) < 3 or not table.rows:  # a name, and two columns to spread over
         return None
-    statistics = {at: label for at, label in enumerate(table.header) if _is_statistic(cells.plain(label))}
+    statistics = {at: label for at, label in enumerate(table.header) if is_statistic(cells.plain(label))}
     if len(statistics) > 1 and (column := _measures(table, statistics)) is not None:
         return _built(table, _by_statistics(table, statistics, column))
     loads = {at: told for at, label in enumerate(table.header) if at and (told := _load(table, label))}
@@ -45,7 +45,7 @@ def statistics_down(table: Table) -> Table | None:
     measure = cells.plain(table.heading.rsplit(" / ", 1)[-1])
     if len(table.header) < 2 or not _is_figure(f"mean {measure}"):
         return None
-    told = {row[0]: row[1] for _, row in table.rows if len(row) > 1 and _is_statistic(_bare(row[0]))}
+    told = {row[0]: row[1] for _, row in table.rows if len(row) > 1 and is_statistic(_bare(row[0]))}
     if len(told) < 2 or 2 * len(told) < len(table.rows) or any(_is_figure(label) for label in table.header):
         return None
     unit = next((word for word in words_of(table.header[1]).split() if word in _UNITS), "")
@@ -57,7 +57,7 @@ def _bare(name: str) -> str:
     return re.sub(r"\s*\([^()]*\)", "", cells.plain(name))
 
 
-def _is_statistic(label: str) -> bool:
+def is_statistic(label: str) -> bool:
     """Whether a header names a statistic alone, with or without a unit ("P99", "Mean (ms)")."""
     name = " ".join(word for word in words_of(label).split() if word not in _UNITS)
     return name in _STATISTICS or re.fullmatch(r"p ?\d+(?:\.\d+)?|\d+(?:th)? percentile", name) is not None

@@ -14,6 +14,7 @@ from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.quantities import understand
 from ingest.bench.rows import place
 from ingest.bench.sniffing import is_page, needing
+from ingest.bench.spread_tables import is_statistic
 from ingest.bench.tables import Table
 from ingest.formats import Format, Unreadable
 from ingest.formats.bench_csv import RESULT_PREFIXES
@@ -30,6 +31,8 @@ def is_header(cells: Sequence[str]) -> bool:
     """Whether a line of labels names a result, and beside it a load, the server, or another result."""
     if any(len(cell) > 50 for cell in cells):
         return False
+    if len(cells) > 3 and sum(map(is_statistic, cells)) > 1:
+        return True
     told = [understand(cell) for cell in cells]
     results = sum(one is not None and one.name.startswith(RESULT_PREFIXES) for one in told)
     known = sum(one is not None or place(cell) is not None for one, cell in zip(told, cells, strict=True))
@@ -59,7 +62,11 @@ def _sniff(source: Source) -> float:
 def _tables(lines: Iterable[tuple[int, str]]) -> list[Table]:
     """Every kind of table, each line in one of them only; the title above names it."""
     kept = list(lines)
-    found = aligned_tables(kept, is_header)
+    found = [
+        one
+        for one in aligned_tables(kept, is_header)
+        if not any(map(is_statistic, one.header)) or note_tables.is_result_table(one)
+    ]
     barred = [one for one in (*tables.pipe_tables(kept), *tables.box_tables(kept)) if one.header]
     found += [one for one in barred if note_tables.is_result_table(one)]
     found += _listed(kept)
