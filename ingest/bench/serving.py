@@ -271,8 +271,6 @@ def complete(one: Measurement) -> Measurement:
         if length not in workload and done and metrics.get(total):
             workload[length] = round((metrics[total] or 0) / done)
             known[length] = f"mean: {total} / completed"
-    if done:
-        metrics = {k: v for k, v in metrics.items() if v or not re.search(r"(?:tok|request)_s$", k)}
     if done == 0:
         metrics = {k: v for k, v in metrics.items() if v or not re.match(r"(?:ttft|tpot|itl|e2e)_ms_", k)}
     return Measurement(

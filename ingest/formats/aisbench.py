@@ -81,7 +81,7 @@ class _Point:
 
 
 def _add(points: dict[str, _Point], table: tables.Table) -> None:
-    for line, row in table.records():
+    for line, row in table.records() if table.header else ():
         label, stage = row.get(table.header[0], ""), row.get("Stage") or "total"
         point = points.setdefault(stage, _Point(line=table.line))
         if table.header[0] == _COMMON:
@@ -141,8 +141,10 @@ def _sniff_csv(source: Source) -> float:
 
 
 def _read_csv(source: Source) -> Reading:
-    rows = tables.delimited(source.text.lstrip("\ufeff"))
-    table = tables.Table(rows[0], 1, rows=[(i, row) for i, row in enumerate(rows[1:], 2) if row])
+    rows = [row for row in tables.delimited(source.text.lstrip("\ufeff")) if row]
+    if not rows:
+        raise Unreadable("the table is empty")
+    table = tables.Table(rows[0], 1, rows=[(i, row) for i, row in enumerate(rows[1:], 2)])
     points: dict[str, _Point] = {}
     _add(points, table)
     return _saved(source, "aisbench_csv", points)
