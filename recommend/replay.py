@@ -125,17 +125,14 @@ def _regret(context: Context, seen: Sequence[Seen]) -> float | None:
 def by_order(rank: Callable[[Context], Sequence[float]]) -> Chooser:
     """A policy that tries in the order of fixed scores, the highest first."""
 
-    kept: dict[Key, Sequence[float]] = {}
+    orders: dict[Key, list[int]] = {}
 
     def choose(context: Context, seen: Sequence[Seen]) -> int:
-        if context.key not in kept:
-            kept[context.key] = rank(context)
-        scores = kept[context.key]
+        if context.key not in orders:
+            scores = rank(context)
+            orders[context.key] = sorted(range(len(scores)), key=lambda index: (-scores[index], index))
         tried = {one.at for one in seen}
-        return max(
-            (index for index in range(len(scores)) if index not in tried),
-            key=lambda index: (scores[index], -index),
-        )
+        return next(index for index in orders[context.key] if index not in tried)
 
     return choose
 

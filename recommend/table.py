@@ -108,24 +108,43 @@ def _where(one: Tried) -> tuple[Any, ...]:
 
 
 def contexts(rows: Iterable[Row], columns: Columns) -> list[Context]:
-    """The table's contexts; several rows of one choice become one trial with their median."""
+    """The table's contexts; several rows of one choice become one trial with their median.
+
+    Words of one column that differ in case or outer blanks alone are one word, as it was first written.
+    """
+    spelled = Spelling()
     grouped: dict[tuple[str, ...], dict[tuple[str, ...], list[Row]]] = {}
     for row in rows:
-        where = tuple(label(row.get(name)) for name in columns.context)
-        what = tuple(label(row.get(name)) for name in columns.choice)
+        where = tuple(spelled(name, row.get(name)) for name in columns.context)
+        what = tuple(spelled(name, row.get(name)) for name in columns.choice)
         grouped.setdefault(where, {}).setdefault(what, []).append(row)
-    found = (_context(key, choices, columns) for key, choices in sorted(grouped.items()))
+    found = (_context(key, choices, columns, spelled) for key, choices in sorted(grouped.items()))
     return [one for one in found if one.trials]
 
 
-def _context(key: tuple[str, ...], choices: Mapping[tuple[str, ...], list[Row]], columns: Columns) -> Context:
+class Spelling:
+    """One spelling per word of a column: the first that was met."""
+
+    def __init__(self) -> None:
+        self.first: dict[tuple[str, str], str] = {}
+
+    def __call__(self, column: str, value: Any) -> str:
+        """A cell as part of a key."""
+        text = label(value)
+        return self.first.setdefault((column, text.strip().casefold()), text)
+
+
+def _context(
+    key: tuple[str, ...], choices: Mapping[tuple[str, ...], list[Row]], columns: Columns, spelled: Spelling
+) -> Context:
     first = next(iter(choices.values()))[0]
     trials = [_trial(what, rows, columns) for what, rows in sorted(choices.items())]
+    facts = {name: value for name in columns.context if (value := cell(first.get(name))) is not None}
     return Context(
         key=key,
-        group=tuple(label(first.get(name)) for name in columns.group),
+        group=tuple(spelled(name, first.get(name)) for name in columns.group),
         trials=tuple(one for one in trials if one is not None),
-        facts={name: value for name in columns.context if (value := cell(first.get(name))) is not None},
+        facts={name: spelled(name, one) if isinstance(one, str) else one for name, one in facts.items()},
     )
 
 

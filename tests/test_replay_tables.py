@@ -239,6 +239,16 @@ def test_repeats_and_rows_without_a_result_are_no_trials_of_their_own() -> None:
     assert [(one.key, one.log_value) for one in only.trials] == [(("x",), pytest.approx(-math.log(3) / 2))]
 
 
+def test_words_that_differ_in_case_alone_are_one_word() -> None:
+    table = [
+        {"dev": dev, "n": 1, "k": k, "ms": 1.0, "bad": False}
+        for dev, k in (("H100", "vLLM"), ("h100 ", "vllm"), ("h100", "SGLang"))
+    ]
+    (only,) = made(table)
+    assert (only.key, only.group, only.facts["dev"]) == (("H100", "1"), ("H100",), "H100")
+    assert [one.key for one in only.trials] == [("SGLang",), ("vLLM",)]
+
+
 def test_groups_are_left_out_whole_and_in_few_folds() -> None:
     many = [Context(key=(str(at),), group=(str(at // 2),), trials=()) for at in range(100)]
     folds = left_out_together(many)

@@ -234,7 +234,10 @@ def _check(found: Sequence[Any], rows: Sequence[dict[str, Any]], columns: Any, s
             if worked
             else f"no {columns.outcome} is a positive number"
         )
-        tip = "--context with fewer columns" if worked and not chosen else "--outcome, --failed"
+        words = (
+            f"another --outcome, or --failed {columns.outcome}=WORD[,WORD] where its words tell what failed"
+        )
+        tip = "--context with fewer columns" if worked and not chosen else words
         raise KbctlError(what, where=f"{source} ({len(rows)} rows, {len(found)} contexts)", tip=tip)
     if len({one.group for one in found}) < 2:
         several = [name for name in columns.context if len({str(row.get(name)) for row in rows}) > 1]
