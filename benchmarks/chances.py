@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,9 @@ from recommend.tries import Try
 Array = NDArray[np.float64]
 FOLDS, DRAWS = 5, 2000
 HALVES = {"choose": 0, "report": 1}
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE, PLOT = DOCS / "chances.md", DOCS / "chances.svg"
+MARKS = ("<!-- results: python benchmarks/chances.py -->", "<!-- end of results -->")
 BINS = (0.0, 0.35, 0.5, 0.65, 1.0)
 
 
@@ -96,29 +100,38 @@ def _failed(rows: Sequence[tuple[float, bool]]) -> float:
     return lost
 
 
-def interval(values: Sequence[float]) -> str:
-    """Mean and its 95 % interval, by drawing records again."""
-    draw = random.Random(0)
-    means = sorted(float(np.mean(draw.choices(values, k=len(values)))) for _ in range(DRAWS))
-    return f"{np.mean(values):.3f} ({means[DRAWS // 40]:.3f} … {means[-DRAWS // 40]:.3f})"
-
-
-def of_records(found: Sequence[Forecast]) -> Iterable[str]:
-    """The ranking inside a record, and how well each step tells its failures from what passed it."""
+def policies(found: Sequence[Forecast]) -> dict[str, list[float]]:
+    """Failed tries before the first that works, record by record, for each way to order them."""
     names = [one.one.id.partition("#")[0] for one in found]
     failed = [one.one.worked == 0 for one in found]
-    policies = {
+    orders = {
         "learned": [math.prod(one.learned) for one in found],
         "set by hand": [math.prod(one.by_hand) for one in found],
         "random": [0.0 for _ in found],
     }
+    return {
+        name: list(failed_before(zip(names, values, failed, strict=True)).values())
+        for name, values in orders.items()
+    }
+
+
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean and its 95 % interval, by drawing records again."""
+    draw = random.Random(0)
+    means = sorted(float(np.mean(draw.choices(values, k=len(values)))) for _ in range(DRAWS))
+    return float(np.mean(values)), means[DRAWS // 40], means[-DRAWS // 40]
+
+
+def of_records(found: Sequence[Forecast]) -> Iterable[str]:
+    """The ranking inside a record, and how well each step tells its failures from what passed it."""
+    lost = policies(found)
     yield "| policy | failed tries before the first that works |"
     yield "| --- | ---: |"
-    for name, values in policies.items():
-        lost = failed_before(zip(names, values, failed, strict=True))
-        yield f"| {name} | {interval(list(lost.values()))} |"
+    for name, values in lost.items():
+        mean, low, high = interval(values)
+        yield f"| {name} | {mean:.3f} ({low:.3f} … {high:.3f}) |"
     yield ""
-    yield f"{len(lost)} records, {len(found)} examples that no other record condemns."
+    yield f"{len(lost['learned'])} records, {len(found)} examples that no other record condemns."
     yield ""
     yield "| step | failures | AUC, learned | AUC, by hand |"
     yield "| --- | ---: | ---: | ---: |"
@@ -154,13 +167,39 @@ def of_recorded(found: Sequence[Forecast]) -> Iterable[str]:
             yield f"| {low:.0%} … {high:.0%} | {here.sum()} | {mean:.0%} | {rate:.0%} |"
 
 
+def placed(page: str, told: Sequence[str]) -> str:
+    """The page with these results between its marks."""
+    begin, end = page.index(MARKS[0]) + len(MARKS[0]), page.index(MARKS[1])
+    return page[:begin] + "\n\n" + "\n".join(told) + "\n\n" + page[end:]
+
+
+def plot(lost: dict[str, list[float]]) -> str:
+    """Bars with their intervals, as SVG."""
+    body = []
+    for row, (name, values) in enumerate(lost.items()):
+        mean, low, high = (1000 * one for one in interval(values))
+        top = 20 + 40 * row
+        body += [
+            f'<text x="0" y="{top + 15}">{name}</text>',
+            f'<rect x="100" y="{top}" width="{mean:.0f}" height="22" fill="#4a7ab5"/>',
+            f'<path d="M{100 + low:.0f} {top + 11}H{100 + high:.0f}" stroke="#222" stroke-width="2"/>',
+            f'<text x="{112 + high:.0f}" y="{top + 15}">{mean / 1000:.3f}</text>',
+        ]
+    size = f'width="520" height="{30 + 40 * len(lost)}" font-family="sans-serif" font-size="13"'
+    title = "<title>Failed tries before the first that works</title>"
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n{title}\n' + "\n".join(body) + "\n</svg>\n"
+
+
 def main() -> None:
-    """Print the tables of one half."""
+    """Print the tables of one half; those of ``report`` go into the page, with its plot."""
     half = sys.argv[1] if len(sys.argv) > 1 else "report"
     rows, settings = tries.shipped(), hazard.Settings()
-    print("\n".join(of_records(forecasts(rows, "record", half, settings))))
-    print()
-    print("\n".join(of_recorded(forecasts(rows, "recorded", half, settings))))
+    reported = forecasts(rows, "record", half, settings)
+    told = [*of_records(reported), "", *of_recorded(forecasts(rows, "recorded", half, settings))]
+    print("\n".join(told))
+    if half == "report":
+        PAGE.write_text(placed(PAGE.read_text(encoding="utf-8"), told), encoding="utf-8")
+        PLOT.write_text(plot(policies(reported)), encoding="utf-8")
 
 
 if __name__ == "__main__":
