@@ -257,6 +257,7 @@ FORMAT = Format(
     kind="config",
     sniff=sniff,
     read=read,
+    version=2,
     docs="Compose files, Kubernetes manifests of any kind (those of operators such as Dynamo included) and "
     "chart values that name a model: image (engine and version), command and arguments, environment, number "
     "and product of GPUs. A compose override without an image is told by its options; a container that runs "

@@ -270,6 +270,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_records,
         read=_read_records,
+        version=2,
         docs=(
             "AIPerf's `profile_export.jsonl`, one request per line, folded into one point with counts, "
             "means and percentiles; failed requests are counted by their error. A key that stands twice "

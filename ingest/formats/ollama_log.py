@@ -78,5 +78,6 @@ FORMAT = Format(
     kind="server_log",
     sniff=sniff,
     read=read,
+    version=2,
     docs="Ollama server logs with the llama.cpp runner's lines inside.",
 )

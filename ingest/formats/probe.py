@@ -298,6 +298,7 @@ FORMAT = Format(
     kind="probe",
     sniff=sniff,
     read=read,
+    version=2,
     docs="Answers to fixed prompts as a server's API returned them (OpenAI completions and chat, SGLang "
     "`/generate`, TGI), alone, in a list beside their requests, or as JSON lines: tokens and "
     "log-probabilities to compare backends by; broken output (one token over and over) is told.",

@@ -297,6 +297,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_serve_json,
         read=_read_serve_json,
+        version=2,
         docs=(
             "The file of `vllm bench serve --save-result` or `--append-result`: one object per run. "
             "Arrays of single requests (`--save-detailed`) are skipped. Latencies are in ms by their key "
@@ -309,6 +310,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_latency,
         read=_read_latency,
+        version=2,
         docs=(
             "What `vllm bench latency` prints. Its seconds are those of a whole batch; they become "
             "`e2e_ms_*` with that said in `source_names`."
@@ -328,6 +330,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_throughput,
         read=_read_throughput,
+        version=2,
         docs=(
             "The last line of `vllm bench throughput`. Old releases print one number, which counts input "
             "and output tokens: it becomes `total_tok_s`. The estimate of the progress bar is not a "

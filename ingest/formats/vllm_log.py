@@ -320,5 +320,6 @@ FORMAT = Format(
     kind="server_log",
     sniff=sniff,
     read=read,
+    version=2,
     docs="vLLM server logs 0.6 to 0.33: arguments, kernel choices, life cycle, statistics, both engines.",
 )
