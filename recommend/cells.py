@@ -101,6 +101,13 @@ def may_tell(name: str) -> bool:
     return any(word.removesuffix("s") in (*STATUS, *TROUBLE) or word in STATUS for word in words)
 
 
+def _rule(name: str, values: set[str]) -> str:
+    """The usual column that a name is like: of trouble where it says so, and is no count or rate of it."""
+    words = {word.removesuffix("s") for word in re.split(r"[^a-z]+", name)}
+    counted = any(_NUMBER.fullmatch(one.strip()) for one in values) and not _is_truth(values - {""})
+    return "error" if words & {*TROUBLE} and not counted else "status"
+
+
 def status_column(
     rows: Iterable[Mapping[str, Any]], names: Iterable[str]
 ) -> tuple[str, frozenset[str]] | None:
@@ -113,7 +120,8 @@ def status_column(
     usual = [word for word in (*STATUS, *TROUBLE) if word in by_name]
     for word in (*usual, *sorted(by_name.keys() - {*STATUS, *TROUBLE})):
         name = by_name[word]
-        bad = failing(word if word in usual else "status", {str(row.get(name)) for row in table})
+        values = {str(row.get(name)) for row in table}
+        bad = failing(word if word in usual else _rule(word, values), values)
         if bad:
             return name, bad
     return None

@@ -30,6 +30,14 @@ def test_a_column_whose_every_value_is_good_or_bad_tells_of_failures_under_any_l
     bad = frozenset({"CUDA out of memory", "killed-noInfo", "CUDA error"})
     assert status_column(rows_, ["errors_l"]) == ("errors_l", bad)
     assert status_column([{"error_rate": rate} for rate in (0.1, 0.0)], ["error_rate"]) is None
+    assert status_column([{"failed_requests": count} for count in (0, 5)], ["failed_requests"]) is None
+    for name, cells, worst in (
+        ("errors", (0, 0, 1), "1"),
+        ("has_error", (True, False), "True"),
+        ("run_failed", ("no", "yes"), "yes"),
+        ("run_ok", ("no", "yes"), "no"),
+    ):
+        assert status_column([{name: cell} for cell in cells], [name]) == (name, frozenset({worst}))
     assert [may_tell(name) for name in ("run_status", "errors_l", "engine", "outputs")] == [
         True,
         True,
