@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from splits import ATTENTION_WHERE, MOE_WHERE, attention_rows, frozen, moe_rows, peer_on, tuner_contexts
+from splits import ATTENTION_WHERE, MOE_WHERE, attention_rows, frozen, moe_rows, peers_on, tuner_contexts
 
 from kb.model import Hardware
 from recommend.baselines import most_frequent_best
@@ -161,16 +161,16 @@ def _lacks(kernel: str) -> bool:
     return any(unmet(query, ()))
 
 
-def tuner(freeze: bool) -> dict[str, Any]:
-    """Kernel Tuner spaces, all GPUs but one known: valid and invalid tries before the first within 5 %."""
-    told: dict[str, Any] = {}
-    for kernel in ("convolution", "dedispersion"):
-        found = tuner_contexts(kernel)
-        frozen(f"tuner-{kernel}", found, f"Kernel Tuner {kernel}: one context per GPU", freeze=freeze)
-        plays = replay(found, ("recommender", "most frequent best"), most=100)
-        told[kernel] = report(plays)
-        told[kernel]["optuna_tpe"] = peer_on(f"tuner-{kernel}")
-        told[kernel]["per_gpu"] = {
-            one.context.key[0]: [one.valid, one.failures] for one in plays["recommender"]
-        }
-    return told
+TUNED = ("convolution", "dedispersion")
+
+
+def tuner(kernel: str, freeze: bool) -> dict[str, Any]:
+    """A Kernel Tuner space, all GPUs but one known: valid and invalid tries before the first within 5 %."""
+    found = tuner_contexts(kernel)
+    frozen(f"tuner-{kernel}", found, f"Kernel Tuner {kernel}: one context per GPU", freeze=freeze)
+    plays = replay(found, ("recommender", "most frequent best"), most=100)
+    return {
+        **report(plays),
+        "peers": peers_on(f"tuner-{kernel}"),
+        "per_gpu": {one.context.key[0]: [one.valid, one.failures] for one in plays["recommender"]},
+    }

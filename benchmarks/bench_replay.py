@@ -2,9 +2,9 @@
 
     python benchmarks/bench_replay.py [TASK …] [--out benchmarks/replay/results.json]
 
-Tasks: e2e, e2e-fixed, e2e-time, warm, aiconfigurator, intervals, moe, attention, tuner, cost; chains of them
-run beside each other. Contexts are frozen in ``benchmarks/replay/*.json`` (written by ``--freeze``); a
-change of the tables that moves a split fails here.
+Tasks: e2e, e2e-fixed, e2e-time, warm, aiconfigurator, intervals, moe, attention, convolution, dedispersion,
+cost; chains of them run beside each other. Contexts are frozen in ``benchmarks/replay/*.json`` (written by
+``--freeze``); a change of the tables that moves a split fails here.
 Choices were made on the half ``choose``; what is reported is the half ``report`` and both together.
 """
 
@@ -20,11 +20,11 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from bench_kernels import attention, moe, tuner
+from bench_kernels import TUNED, attention, moe, tuner
 from splits import (
     CHOICE,
     GIVEN,
@@ -276,15 +276,16 @@ TASKS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "intervals": intervals,
     "moe": moe,
     "attention": attention,
-    "tuner": tuner,
+    **{kernel: partial(tuner, kernel) for kernel in TUNED},
     "cost": cost,
 }
 
 
 # What is done by one process, the longest first: the tasks of a chain share what was learned.
 CHAINS = (
-    ("tuner",),
+    ("convolution",),
     ("e2e", "warm", "aiconfigurator"),
+    ("dedispersion",),
     ("moe",),
     ("e2e-fixed",),
     ("attention",),
@@ -314,15 +315,15 @@ def main() -> None:
     wanted = said.tasks or list(TASKS)
     chains = [[name for name in chain if name in wanted] for chain in CHAINS]
     results = json.loads(said.out.read_text("utf-8")) if said.out.exists() else {}
-    begun, cpu = time.monotonic(), results.pop("run", {}).get("cpu_s", {})
+    begun = time.monotonic()
+    run = results.setdefault("run", {"cpu_s": {}})
     with ProcessPoolExecutor() as pool:
         for each in as_completed([pool.submit(done, chain, said.freeze) for chain in chains if chain]):
             told = each.result()
-            cpu |= told.pop("cpu_s")
+            run["cpu_s"] |= told.pop("cpu_s")
             results |= told
-    results["run"] = {"cpu_s": cpu}
     if not said.tasks:
-        results["run"] |= {"wall_s": round(time.monotonic() - begun), "cores": os.cpu_count()}
+        run |= {"wall_s": round(time.monotonic() - begun), "cores": os.cpu_count()}
     said.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 

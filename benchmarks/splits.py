@@ -147,17 +147,23 @@ def peer_answers(path: Path) -> dict[tuple[str, ...], float]:
     return {key: statistics.fmean(values) for key, values in logs.items()}
 
 
-def peer_on(task: str) -> dict[str, float]:
-    """Mean valid and failed tries of Optuna's TPE on a tuning space."""
-    found = [(int(row["tries"]), int(row["valid"])) for row in peer_plays("optuna") if row["task"] == task]
+def peers_on(task: str) -> dict[str, dict[str, float]]:
+    """Policy of a peer -> mean valid and failed tries on a tuning space."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for row in (row for name in TUNER_PEERS for row in peer_plays(name) if row["task"] == task):
+        found.setdefault(row["policy"], []).append((int(row["tries"]), int(row["valid"])))
     return {
-        "valid": round(statistics.fmean(valid for _, valid in found), 2),
-        "failed": round(statistics.fmean(tries - valid for tries, valid in found), 2),
+        policy: {
+            "valid": round(statistics.fmean(valid for _, valid in plays), 2),
+            "failed": round(statistics.fmean(tries - valid for tries, valid in plays), 2),
+        }
+        for policy, plays in found.items()
     }
 
 
 GIVEN = (0, 1, 2)
 PEERS = ("optuna", "smac", "baybe")
+TUNER_PEERS = ("optuna", "optuna-categories")
 
 
 def peer_plays(name: str) -> Iterator[dict[str, str]]:
