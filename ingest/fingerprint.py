@@ -69,11 +69,6 @@ def stored_path(source: Source) -> str:
     return _kept_path(os.path.abspath(source.path), _home())  # noqa: PTH100 - links stay as the user named them
 
 
-def fold_home(path: str) -> str:
-    """A path with the user's home folder written ``~``."""
-    return _folded(path, _home())
-
-
 def _home() -> str:
     return os.path.expanduser("~")  # noqa: PTH111 - asked for every file, and far cheaper than a Path
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ingest.samples import Samples
 
 HEAD_BYTES = 64 * 1024
-TAIL_BYTES = 16 * 1024
 CHUNK_BYTES = 4 * 1024 * 1024
 MAX_LINE_BYTES = 64 * 1024 * 1024
 STDIN = "-"

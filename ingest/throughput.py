@@ -15,7 +15,6 @@ from kb.model import Measurement
 
 CLIENT = "server-log"
 MAX_LEVELS = 12
-MIN_WINDOWS = 1
 
 
 def measurements(start: Start) -> tuple[Measurement, ...]:

@@ -55,12 +55,5 @@ def overlap(a: Window | None, b: Window | None) -> bool | None:
     return meets if meets or (a.zoned and b.zoned) else None
 
 
-def shared_s(a: Window | None, b: Window | None) -> float:
-    """Seconds that two spans have in common, both taken as UTC where they have no zone."""
-    if a is None or b is None:
-        return 0.0
-    return max(0.0, (min(_utc(a.end), _utc(b.end)) - max(_utc(a.start), _utc(b.start))).total_seconds())
-
-
 def _utc(one: datetime) -> datetime:
     return one.replace(tzinfo=UTC) if one.tzinfo is None else one

@@ -131,14 +131,6 @@ def touch(store: Path) -> None:
     path_of(store).touch()
 
 
-def is_stale(store: Path) -> bool:
-    """Whether the store was written after its snapshot: a writer is at work, or was stopped."""
-    files = (store, path_of(store))
-    if not all(one.exists() for one in files):
-        return store.exists()
-    return files[0].stat().st_mtime > files[1].stat().st_mtime + 1
-
-
 def read(store: Path, arch: str | None, family: str | None) -> tuple[Tried, ...]:
     """What was tried on an architecture or its siblings, or with a model family elsewhere; nearest first.
 

@@ -71,12 +71,6 @@ def compare(left: str, right: str, component: str | None = None) -> int | None:
     return (one > other) - (one < other)
 
 
-def is_prerelease(text: str) -> bool:
-    """Whether a version is a release candidate, a beta or a development build."""
-    found = _PEP440.match(text.strip())
-    return bool(found and (found["pre"] or found["dev"] is not None))
-
-
 def satisfies(version: str | None, specifier: str, component: str | None = None) -> bool | None:
     """Whether a version meets ``>=0.6.8,<0.7`` (also ``==0.5.*``, ``!=``, ``~=``; bare means equal).
 

@@ -356,13 +356,6 @@ def experiment(pick: Pick) -> Pick:
     )
 
 
-def own_runs_of(question: Query, evidence: Evidence) -> tuple[Tried, ...]:
-    """Own runs of this model on this architecture."""
-    return tuple(
-        one for one in evidence.tried if one.hardware.arch == question.arch and own.same_model(one, question)
-    )
-
-
 def strongest(findings: Sequence[Finding], role: str) -> Finding | None:
     """The first (strongest) finding about a role."""
     return next((found for found in findings if about(found, role)), None)

@@ -25,12 +25,6 @@ from recommend.samples import shape_of, situation_of
 from recommend.score import METRICS, novelty_of, predict, residual
 
 Json = Mapping[str, Any]
-METRIC_OF_GOAL = {
-    "throughput": "output_tok_s",
-    "cost": "output_tok_s",
-    "latency": "ttft_ms",
-    "interactivity": "tpot_ms",
-}
 # How far a single reported number may be off.
 ANCHOR_MARGIN = 1.2
 # How far releases of one engine differ at the 90th percentile.

@@ -229,8 +229,3 @@ def vetoes_role(tried: Tried, ending: Ending, query: Query) -> dict[str, str]:
 def as_query(tried: Tried) -> Query:
     """The configuration of recorded runs as a question, so that records can be held against it."""
     return query_of(tried.hardware, tried.model, tried.backend)
-
-
-def of_this(tried: Iterable[Tried], query: Query) -> tuple[Tried, ...]:
-    """Those that are this very configuration."""
-    return tuple(one for one in tried if same(one, query))

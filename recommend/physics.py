@@ -18,7 +18,6 @@ LAYER_OVERHEAD_S = 6e-6
 NVLINK_LATENCY_S = 8e-6
 PCIE_LATENCY_S = 30e-6
 PCIE_GB_S = {3: 16.0, 4: 32.0, 5: 64.0, 6: 128.0}
-ATTENTION_WITH_LATENT = "mla"
 
 
 class Load(NamedTuple):

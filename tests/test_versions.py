@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from kb import versions
-from kb.versions import breakpoints, compare, is_prerelease, newest, satisfies, state, version_key
+from kb.versions import breakpoints, compare, newest, satisfies, state, version_key
 
 releases = st.lists(st.integers(0, 30), min_size=1, max_size=4).map(lambda parts: ".".join(map(str, parts)))
 suffixes = st.sampled_from(["", "a1", "b2", "rc1", "rc4", ".post1", ".dev3", "rc1.dev2", ".post1.dev2"])
@@ -90,12 +90,6 @@ def test_specifiers(version, specifier, answer):
 def test_newest_leaves_out_what_cannot_be_ordered():
     assert newest(["0.5.9", "0.5.10", "main", "0.5.10rc1"]) == "0.5.10"
     assert newest(["main"]) is None
-
-
-def test_prereleases_are_told():
-    assert is_prerelease("0.20.0rc1")
-    assert is_prerelease("0.20.0.dev5")
-    assert not is_prerelease("0.20.0.post1")
 
 
 TIMELINE = {"introduced_between": ["0.5.8", "0.5.10"], "fixed": "0.5.19"}

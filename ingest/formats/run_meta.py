@@ -45,7 +45,6 @@ _RESULT = re.compile(
 _NAMED = re.compile(r"meta(?:data)?\b|manifest|run_?info")
 _LARGEST = 8 << 20
 _NOT_LIBRARIES = ("driver", "cuda", "kernel", "glibc")
-_OUTCOME = ("exit_code", "stopped_by", "ready", "killed_by", "timed_out", "benches")
 
 
 def sniff(source: Source) -> float:

@@ -122,12 +122,6 @@ def first_of_bytes(store: Store, hashes: Iterable[str]) -> dict[tuple[str, str],
     }
 
 
-def sources_for_rebuild(store: Store) -> list[dict[str, Any]]:
-    """path, format, parser_version and identity of every source that was not forgotten."""
-    columns = "path, format, parser_version, identity, status"
-    return store.records(f"SELECT {columns} FROM source WHERE status <> 'forgotten' ORDER BY path")  # noqa: S608
-
-
 def _folders_of(store: Store, identities: Sequence[str]) -> list[str]:
     if not identities:
         return []
