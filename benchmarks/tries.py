@@ -13,6 +13,7 @@ import math
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -173,8 +174,13 @@ def nuisance(query: Query) -> dict[str, float]:
 
 
 def _may_speak(record: Json, arch: str | None) -> bool:
-    named = knowledge._archs(dict(record))
-    return named is None or arch is None or arch in named
+    return record["id"] in _speaking(arch)
+
+
+@cache
+def _speaking(arch: str | None) -> frozenset[str]:
+    """The records that could speak about an architecture."""
+    return frozenset(record["id"] for record in knowledge.load(arch=arch).records)
 
 
 class Shelf:

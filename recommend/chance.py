@@ -76,7 +76,9 @@ def features(
         found[name] = min(found.get(name, 0.0) + 1.0, 2.0)
     switches = [name for name in query.environment if alike.chooses(name, query.engine)]
     found["environment"] = capped(len(switches), 3)
-    found["settings"] = capped(own.chosen(query.settings), 8)
+    spelled = alike.kernel_keys(query.engine or "")
+    others = {key: value for key, value in query.settings.items() if key not in spelled}
+    found["settings"] = capped(own.chosen(others), 8)
     found |= _of_near(query, near)
     found |= _of_layout(query)
     return {name: value for name, value in found.items() if value}
