@@ -25,7 +25,8 @@ class Reason(NamedTuple):
 class Expected(NamedTuple):
     """A number to expect: unit in the metric's name, ``level`` of outcomes in ``low`` … ``high``.
 
-    ``basis`` says in words where it comes from; ``date`` the newest evidence behind it, if known.
+    ``basis`` says in words where it comes from; ``date`` the newest evidence behind it, if known. ``made_of``
+    are the factors of a forecast, whose product it is: the first in the metric's unit, the others plain.
     """
 
     metric: str
@@ -36,6 +37,7 @@ class Expected(NamedTuple):
     basis: str
     evidence: tuple[str, ...] = ()
     date: str | None = None
+    made_of: tuple[tuple[str, float], ...] = ()
 
 
 class Kept(NamedTuple):
@@ -171,6 +173,7 @@ def _expected(one: Expected) -> Json:
         "basis": one.basis,
         "evidence": list(one.evidence),
         "date": one.date,
+        "made_of": [{"what": what, "factor": factor} for what, factor in one.made_of],
     }
 
 

@@ -22,7 +22,7 @@ from recommend.features import Situation, features, position
 from recommend.physics import Load
 from recommend.question import Query
 from recommend.samples import shape_of, situation_of
-from recommend.score import METRICS, novelty_of, predict, residual
+from recommend.score import METRICS, novelty_of, parts, predict, residual
 
 Json = Mapping[str, Any]
 # How far a single reported number may be off.
@@ -43,13 +43,17 @@ class Known(NamedTuple):
 
 
 class Outlook(NamedTuple):
-    """Expected metrics of one candidate: log values (to rank by) and what to show."""
+    """Expected metrics of one candidate: log values (to rank by) and what to show.
+
+    ``features`` are what the regression saw of it; ``forecast`` the metrics that rest on them.
+    """
 
     log_values: Mapping[str, float]
     shown: Mapping[str, Expected]
-    nearest: tuple[str, ...] = ()
     novelty: str = "new-both"
     kernels: tuple[kernel_times.Gap, ...] = ()
+    features: Mapping[str, float] = EMPTY
+    forecast: frozenset[str] = frozenset()
 
 
 def outlook(
@@ -58,23 +62,34 @@ def outlook(
     """What to expect of a configuration at a load; empty where there is no basis at all."""
     metrics: dict[str, Expected] = {}
     logs: dict[str, float] = {}
-    nearest: tuple[str, ...] = ()
+    seen: Mapping[str, float] = EMPTY
     modelled = _modelled(query, load, known, near)
     if modelled is not None:
-        metrics, nearest = modelled
+        metrics, seen = modelled
         metrics = {metric: _anchored(one, query, load, known) for metric, one in metrics.items()}
         logs = {metric: math.log(one.value) for metric, one in metrics.items()}
+    forecast = set(metrics)
     for metric in METRICS:
         if (own := measured_here(runs, load, metric, noise(known), query.engine_version)) is not None:
             metrics[metric] = own
             logs[metric] = math.log(own.value)
+            forecast.discard(metric)
     compared = kernel_times.gaps(query, load, known.kernels)
     shift = kernel_times.shift(query, compared)
     if shift and not runs:
         logs = {
             metric: value + (shift if metric == "output_tok_s" else -shift) for metric, value in logs.items()
         }
-    return Outlook(logs, metrics, nearest, _novelty(query, known), compared)
+    return Outlook(logs, metrics, _novelty(query, known), compared, seen, frozenset(forecast))
+
+
+def apart(one: Expected, seen: Outlook, model: Json | None) -> Expected:
+    """A forecast with the factors that it is made of; what is measured comes back as it is."""
+    if model is None or one.metric not in seen.forecast:
+        return one
+    told = parts(model, one.metric, seen.features)
+    told["measured near it"] = math.log(one.value) - sum(told.values())
+    return one._replace(made_of=tuple((what, math.exp(value)) for what, value in told.items()))
 
 
 def _novelty(query: Query, known: Known) -> str:
@@ -164,7 +179,7 @@ def _name(metric: str, point: Point) -> str:
 
 def _modelled(
     query: Query, load: Load, known: Known, near: Sequence[Near]
-) -> tuple[dict[str, Expected], tuple[str, ...]] | None:
+) -> tuple[dict[str, Expected], Mapping[str, float]] | None:
     gpu, model = query.gpu_facts, known.model
     situation = situation_for(query, load, gpu, model) if gpu and model else None
     named = features(situation) if situation else None
@@ -189,7 +204,7 @@ def _modelled(
             evidence=ids or ("model:physics+regression",),
             date=max((one.point.date for _, one in alike[:3] if one.point.date), default=None),
         )
-    return found, ids
+    return found, named
 
 
 def _anchored(one: Expected, query: Query, load: Load, known: Known) -> Expected:

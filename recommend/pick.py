@@ -15,7 +15,7 @@ from kb.vocab import engines
 from kb.vocab.dialects import picked_by_memory
 from recommend import candidates, why
 from recommend.advice import Kept, Pick
-from recommend.expect import Known, Outlook
+from recommend.expect import Known, Outlook, apart
 from recommend.explore import Explored, kernels_named
 from recommend.physics import weight_bytes_per_gpu
 from recommend.question import Query
@@ -53,7 +53,8 @@ def pick(one: Prospect, explored: Explored, question: Query, known: Known, best:
         query.environment,
         query.hardware.count,
     )
-    shown = one.outlook.shown if question.gpu_facts or judged.runs else {}
+    seen = one.outlook.shown if question.gpu_facts or judged.runs else {}
+    shown = {metric: apart(told, one.outlook, known.model) for metric, told in seen.items()}
     return Pick(
         engine=query.engine or "",
         engine_version=query.engine_version,

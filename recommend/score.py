@@ -96,16 +96,22 @@ def _leaf(tree: Sequence[Sequence[float]], values: Sequence[float]) -> float:
 FORMS = {"linear": linear, "trees": trees}
 
 
-def contributions(part: Mapping[str, Any], features: Mapping[str, float]) -> dict[str, float]:
-    """The linear form's terms by feature, largest first; with the intercept they add up to its residual."""
-    form = part["linear"]
+def parts(model: Mapping[str, Any], metric: str, features: Mapping[str, float]) -> dict[str, float]:
+    """A forecast's logarithm taken apart; the parts add up to it.
+
+    ``physics``; ``usual``: how far measurements stay from physics everywhere; then what each feature adds,
+    the largest first.
+    """
+    part = model["metrics"][metric]
+    weight, form = part["mix"].get("linear", 0.0), part.get("linear") or {}
+    steps = zip(*(form.get(name, ()) for name in ("mean", "scale", "coef")), strict=True)
     terms = {
-        name: coef * min(max((features[name] - mean) / scale, -3.0), 3.0)
-        for name, mean, scale, coef in zip(
-            part["names"], form["mean"], form["scale"], form["coef"], strict=True
-        )
+        name: weight * coef * min(max((features[name] - mean) / scale, -3.0), 3.0)
+        for name, (mean, scale, coef) in zip(part["names"], steps, strict=False)
     }
-    return dict(sorted(terms.items(), key=lambda item: -abs(item[1])))
+    usual = residual(part, features) + part.get("unit_log", 0.0) - sum(terms.values())
+    first = {"physics": features[METRICS[metric]], "usual": usual}
+    return first | dict(sorted(terms.items(), key=lambda item: -abs(item[1])))
 
 
 def novelty_of(model: Mapping[str, Any], gpu: str, family: str) -> str:

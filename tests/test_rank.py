@@ -17,7 +17,7 @@ from recommend.pick import command, said_aloud
 from recommend.policy import Prior, Seen, expected_improvement, next_choice, posterior, similarity
 from recommend.question import Query
 from recommend.samples import contradictions, layout_of, published, shape_of
-from recommend.score import NOVELTY, contributions, linear, novelty_of, predict, trees
+from recommend.score import NOVELTY, linear, novelty_of, parts, predict, trees
 
 H200 = find_gpu("h200")
 L40S = find_gpu("l40s")
@@ -98,9 +98,10 @@ def test_the_shipped_model_scores_and_its_terms_add_up() -> None:
     guess = predict(model, "output_tok_s", sample.features, "same")
     assert guess
     assert guess.low < guess.value < guess.high
-    part = model["metrics"]["output_tok_s"]
-    total = sum(contributions(part, sample.features).values()) + part["linear"]["intercept"]
-    assert total == pytest.approx(linear(part["linear"], [sample.features[name] for name in part["names"]]))
+    told = parts(model, "output_tok_s", sample.features)
+    assert math.exp(sum(told.values())) == pytest.approx(guess.value)
+    assert list(told)[:2] == ["physics", "usual"]
+    assert set(told) > set(model["metrics"]["output_tok_s"]["names"])
 
 
 def test_seeing_less_never_makes_a_forecast_surer() -> None:

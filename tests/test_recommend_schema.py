@@ -1,6 +1,7 @@
 """What ``recommend --json`` prints keeps its committed schema."""
 
 import json
+import math
 from pathlib import Path
 
 import jsonschema
@@ -24,4 +25,9 @@ QUESTIONS = [
 def test_recommend_json_keeps_its_schema(question, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["recommend", "--json", "--store", str(tmp_path / "kb.duckdb"), *question])
-    jsonschema.validate(json.loads(capsys.readouterr().out), SCHEMA)
+    answer = json.loads(capsys.readouterr().out)
+    jsonschema.validate(answer, SCHEMA)
+    forecasts = [one for pick in answer["picks"] for one in (pick["predicted"], *pick["measured"]) if one]
+    for one in forecasts:
+        assert math.prod(row["factor"] for row in one["made_of"]) == pytest.approx(one["value"], rel=0.01)
+    assert bool(forecasts) == (question[1] not in ("sm120", "no-such-card"))

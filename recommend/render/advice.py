@@ -21,6 +21,7 @@ _STATUS = {
     "expected": "the engine's own choice, nothing known against it",
     "untested": "nobody is known to have run it",
 }
+MOST_FACTORS = 4
 UNITS = {"output_tok_s": "output tok/s", "ttft_ms": "ms to the first token", "tpot_ms": "ms per output token"}
 _EFFECTS = {"wrong_output": "wrong output", "accuracy_loss": "loss of accuracy", "oom": "out of memory"}
 SHOWN_AVOIDED = 10
@@ -127,6 +128,18 @@ def _expectations(pick: Pick) -> Iterator[str]:
     for one in (pick.predicted, *pick.measured):
         yield interval(one)
     yield f"basis: {pick.predicted.basis} [{', '.join(pick.predicted.evidence)}{_when(pick.predicted)}]"
+    if pick.predicted.made_of:
+        yield f"made of: {_factors(pick.predicted)} [model:physics+regression]"
+
+
+def _factors(one: Expected) -> str:
+    """A forecast as a product: physics, the factors that move it most, and the others in one."""
+    (first, start), *factors = one.made_of
+    largest = sorted(factors, key=lambda pair: -abs(math.log(pair[1])))[:MOST_FACTORS]
+    rest = math.prod(pair[1] for pair in factors if pair not in largest)
+    told = [*largest, (f"{len(factors) - len(largest)} others", rest)]
+    words = [(what.removeprefix("log_").replace("_", " "), factor) for what, factor in told]
+    return f"{number(start)} ({first})" + "".join(f" x {factor:.2f} ({what})" for what, factor in words)
 
 
 def interval(one: Expected) -> str:
