@@ -8,7 +8,7 @@ seen decides the cost.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 Value = str | float
@@ -30,16 +30,23 @@ class Seen(NamedTuple):
     log_value: float | None
 
 
-def next_choice(choices: Sequence[Choice], priors: Sequence[Prior], seen: Sequence[Seen]) -> int | None:
+# How alike two choices are, by their indexes.
+Alike = Callable[[int, int], float]
+
+
+def next_choice(
+    choices: Sequence[Choice], priors: Sequence[Prior], seen: Sequence[Seen], alike: Alike | None = None
+) -> int | None:
     """The index of the choice most worth a try, or ``None`` when all were tried.
 
     Before anything has worked: the highest chance-weighted mean. Afterwards: expected improvement × chance.
+    ``alike`` is ``similarity`` as a caller that asks again keeps it.
     """
     tried = {one.at for one in seen}
     left = [index for index in range(len(choices)) if index not in tried]
     if not left:
         return None
-    updated = posterior(choices, priors, seen, left)
+    updated = posterior(choices, priors, seen, left, alike)
     values = [one.log_value for one in seen if one.log_value is not None]
     if not values:
         return max(left, key=lambda index: (worth(updated[index]), -index))
@@ -67,20 +74,25 @@ def expected_improvement(lead: float, deviation: float) -> float:
 
 
 def posterior(
-    choices: Sequence[Choice], priors: Sequence[Prior], seen: Sequence[Seen], wanted: Sequence[int]
+    choices: Sequence[Choice],
+    priors: Sequence[Prior],
+    seen: Sequence[Seen],
+    wanted: Sequence[int],
+    alike: Alike | None = None,
 ) -> dict[int, Prior]:
     """The priors of the ``wanted`` indexes after what was seen, by a Gaussian process over their errors."""
+    alike = alike or (lambda one, other: similarity(choices[one], choices[other]))
     worked = [one for one in seen if one.log_value is not None]
     failed = [one for one in seen if one.log_value is None]
-    weights = _weights(choices, priors, worked)
+    weights = _weights(alike, priors, worked)
     return {
         index: Prior(
             mean=priors[index].mean + shift,
             deviation=spread,
-            works=_chance(choices, priors[index].works, index, worked, failed),
+            works=_chance(alike, priors[index].works, index, worked, failed),
         )
         for index in wanted
-        for shift, spread in (_updated(choices, priors, worked, weights, index),)
+        for shift, spread in (_updated(alike, priors, worked, weights, index),)
     }
 
 
@@ -89,20 +101,17 @@ NOISE = 0.05
 SHARED = 0.5
 
 
-def _covariance(choices: Sequence[Choice], priors: Sequence[Prior], one: int, other: int) -> float:
-    close = SHARED + (1 - SHARED) * similarity(choices[one], choices[other])
+def _covariance(alike: Alike, priors: Sequence[Prior], one: int, other: int) -> float:
+    close = SHARED + (1 - SHARED) * alike(one, other)
     return priors[one].deviation * priors[other].deviation * close
 
 
 def _weights(
-    choices: Sequence[Choice], priors: Sequence[Prior], worked: Sequence[Seen]
+    alike: Alike, priors: Sequence[Prior], worked: Sequence[Seen]
 ) -> tuple[list[float], list[list[float]]]:
     """Cholesky factor of the seen points' covariance and its solution for their errors."""
     rows = [
-        [
-            _covariance(choices, priors, a.at, b.at) + (NOISE**2 if i == j else 0.0)
-            for j, b in enumerate(worked)
-        ]
+        [_covariance(alike, priors, a.at, b.at) + (NOISE**2 if i == j else 0.0) for j, b in enumerate(worked)]
         for i, a in enumerate(worked)
     ]
     factor = _cholesky(rows)
@@ -111,14 +120,14 @@ def _weights(
 
 
 def _updated(
-    choices: Sequence[Choice],
+    alike: Alike,
     priors: Sequence[Prior],
     worked: Sequence[Seen],
     weights: tuple[list[float], list[list[float]]],
     index: int,
 ) -> tuple[float, float]:
     solution, factor = weights
-    across = [_covariance(choices, priors, index, one.at) for one in worked]
+    across = [_covariance(alike, priors, index, one.at) for one in worked]
     explained = _solve(factor, across)
     variance = priors[index].deviation ** 2 - sum(value * value for value in explained)
     return sum(a * b for a, b in zip(across, solution, strict=True)), math.sqrt(max(variance, 1e-6))
@@ -149,12 +158,10 @@ def _solve_transposed(factor: Sequence[Sequence[float]], values: Sequence[float]
     return out
 
 
-def _chance(
-    choices: Sequence[Choice], prior: float, index: int, worked: Sequence[Seen], failed: Sequence[Seen]
-) -> float:
+def _chance(alike: Alike, prior: float, index: int, worked: Sequence[Seen], failed: Sequence[Seen]) -> float:
     """The prior chance, moved by what alike choices did: each counts as much as it is alike."""
-    good = sum(similarity(choices[index], choices[one.at]) ** 2 for one in worked)
-    bad = sum(similarity(choices[index], choices[one.at]) ** 2 for one in failed)
+    good = sum(alike(index, one.at) ** 2 for one in worked)
+    bad = sum(alike(index, one.at) ** 2 for one in failed)
     strength = 2.0
     return (prior * strength + good) / (strength + good + bad)
 

@@ -13,7 +13,7 @@ from typing import Any
 from recommend.baselines import most_frequent_best, nearest_sibling
 from recommend.belief import Belief, abstention, against, intervals, known_bad_share
 from recommend.fit import naive_trees
-from recommend.policy import Prior, Seen, next_choice, worth
+from recommend.policy import Prior, Seen, next_choice, similarity, worth
 from recommend.ranker import Ranker
 from recommend.replay import Chooser, Context, Key, Played, at_random, by_order, play, playable, summary
 
@@ -36,10 +36,12 @@ class Advisor:
         told = zip(asked, ranker.priors(asked), ranker.forecasts(asked), strict=True)
         self.beliefs = {one.key: Belief(one, priors, forecasts) for one, priors, forecasts in told}
         self.order = {key: _order(one) for key, one in self.beliefs.items()}
+        self.alike: dict[Key, dict[tuple[int, int], float]] = {}
 
     def __call__(self, context: Context, seen: Sequence[Seen]) -> int:
         """The next choice of an asked context."""
-        return _weighed(context, self.beliefs[context.key].priors, self.order[context.key], seen)
+        kept = self.alike.setdefault(context.key, {})
+        return _weighed(context, self.beliefs[context.key].priors, self.order[context.key], seen, kept)
 
 
 def _order(one: Belief) -> list[int]:
@@ -54,8 +56,17 @@ def recommender(known: Sequence[Context], asked: Sequence[Context]) -> Chooser:
     return Advisor(Ranker(known, near=asked[0] if alone else None), asked)
 
 
-def _weighed(context: Context, priors: Sequence[Prior], order: Sequence[int], seen: Sequence[Seen]) -> int:
-    """The next choice among the most promising ones; the rest follows in order of worth."""
+def _weighed(
+    context: Context,
+    priors: Sequence[Prior],
+    order: Sequence[int],
+    seen: Sequence[Seen],
+    kept: dict[tuple[int, int], float],
+) -> int:
+    """The next choice among the most promising ones; the rest follows in order of worth.
+
+    ``kept`` remembers between tries how alike two choices are.
+    """
     tried = {one.at for one in seen}
     short = [*tried, *(index for index in order[:MOST_WEIGHED] if index not in tried)]
     place = {index: at for at, index in enumerate(short)}
@@ -65,7 +76,14 @@ def _weighed(context: Context, priors: Sequence[Prior], order: Sequence[int], se
         for one in seen
     ]
     parts = [context.trials[index].parts for index in short]
-    found = next_choice(parts, [priors[index] for index in short], here)
+
+    def alike(one: int, other: int) -> float:
+        pair = short[one], short[other]
+        if pair not in kept:
+            kept[pair] = similarity(parts[one], parts[other])
+        return kept[pair]
+
+    found = next_choice(parts, [priors[index] for index in short], here, alike)
     if found is not None:
         return short[found]
     return next(index for index in order if index not in tried)
