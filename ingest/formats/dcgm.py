@@ -81,7 +81,7 @@ FORMATS = [
     Format(
         name="dcgmi_dmon",
         kind="trace",
-        version=2,
+        version=3,
         sniff=sniff_dmon,
         read=read_dmon,
         docs="Output of `dcgmi dmon -e …`: any fields, the header repeated, cards in any order.",

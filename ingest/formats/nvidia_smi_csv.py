@@ -27,7 +27,6 @@ from ingest.traces import line_count, summary_reading, telemetry_of, trace_readi
 from kb.model import Problem, Reading
 
 _TOOL = "nvidia-smi"
-_APPS = re.compile(r"^\W*(?:[\w.]+[,;] ?)*(?:pid|process_name|used_gpu_memory|used_memory)\b", re.MULTILINE)
 _STAMP = re.compile(r"^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}$")
 _PRODUCT = re.compile(r"^(?:NVIDIA |Tesla |GeForce |Quadro |GRID )")
 _VALUE = re.compile(

@@ -123,7 +123,7 @@ FORMATS = [
     Format(
         name="nvidia_smi_dmon",
         kind="trace",
-        version=2,
+        version=3,
         sniff=sniff_dmon,
         read=read_dmon,
         docs="Output of `nvidia-smi dmon`, any `-s` groups, with `-o DT`, or as CSV: "
