@@ -21,6 +21,7 @@ def aligned_tables(lines: Iterable[tuple[int, str]], is_header: Callable[[list[s
     """Tables whose header ``is_header`` takes and whose rows have as many cells, numbers among them."""
     found: list[Table] = []
     table: Table | None = None
+    named = 0  # where the last row's own first cell ends
     for number, text in lines:
         if len(text) > _WIDEST or not text.strip():
             table = None if table is not None and table.rows else table
@@ -28,8 +29,11 @@ def aligned_tables(lines: Iterable[tuple[int, str]], is_header: Callable[[list[s
         if table is not None and _RULE.match(text):
             continue
         parts = split_blanks(text)
-        if table is not None and table.rows and text[:1].isspace() and len(parts) == len(table.header) - 1:
+        indent = _indent(text)
+        if table is not None and table.rows and indent >= named and len(parts) == len(table.header) - 1:
             parts = [table.rows[-1][1][0], *parts]  # it continues the one above
+        else:
+            named = indent + len(parts[0])
         if table is not None and _is_row(parts, table):
             table.rows.append((number, parts))
         elif (
@@ -44,6 +48,11 @@ def aligned_tables(lines: Iterable[tuple[int, str]], is_header: Callable[[list[s
         else:
             table = None
     return [one for one in found if one.rows]
+
+
+def _indent(text: str) -> int:
+    wide = text.expandtabs()
+    return len(wide) - len(wide.lstrip())
 
 
 def split_blanks(text: str) -> list[str]:

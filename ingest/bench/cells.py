@@ -36,7 +36,7 @@ _NUMBER = re.compile(
     re.DOTALL,
 )
 _DECIMAL_COMMA = re.compile(r"^[+-]?\d{1,3}(?:\.\d{3})*,\d+(?!\d)")
-_PARTED = re.compile(r"^[+-]?\d{1,3}(?:[ '’]\d{3})+(?:[.,]\d+)?(?![\d'’])")  # "1 702,1", "1'702.1"
+_PARTED = re.compile(r"^[+-]?\d{1,3}(?:[ '’]\d{3})+(?:[.,]\d+)?+(?![\d'’]|\s*%)")  # "1 702,1", "1'702.1"
 _PARTING = re.compile(r"(?<=\d)[ '’](?=\d{3}(?!\d))")
 _LINK = re.compile(r"\[([^\[\]]{1,200})\]\([^()\s]{1,300}\)")
 _MARKUP = re.compile(r"\*\*|__|`|<[^>]{1,20}>|[🏆⭐✅🥇🔥]")
@@ -58,7 +58,7 @@ def read_cell(raw: Any) -> Cell | None:
     if isinstance(raw, int | float):
         return Cell(float(raw)) if abs(raw) < _LARGEST else None
     text = plain(str(raw))
-    if text.lower() in _NOTHING or len(text) > 80:
+    if text.lower() in _NOTHING or len(text) > 80 or _lists_sizes(text):
         return None
     if _PARTED.match(text):
         text = _PARTING.sub("", text).replace(",", ".")
@@ -100,6 +100,16 @@ def plain(text: str) -> str:
 def is_nothing(raw: Any) -> bool:
     """Whether a cell says that there is no value."""
     return raw is None or (isinstance(raw, str) and plain(raw).lower() in _NOTHING)
+
+
+def _lists_sizes(text: str) -> bool:
+    """Whether numbers are sizes one after another ("128 256 512"), not the thousands of one."""
+    groups = text.split(" ")
+    return len(groups) > 2 and all(one.isdecimal() and one[0] != "0" and _is_size(int(one)) for one in groups)
+
+
+def _is_size(value: int) -> bool:
+    return value & (value - 1) == 0 or value % 50 == 0
 
 
 def _float(text: str) -> float:
