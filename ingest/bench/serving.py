@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -291,16 +291,3 @@ def date_of(stamp: Any) -> str | None:
     """``YYYYMMDD-HHMMSS`` as ISO 8601 without a zone."""
     found = re.fullmatch(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)", str(stamp or ""))
     return "{}-{}-{}T{}:{}:{}".format(*found.groups()) if found else None
-
-
-def client_lines(block_list: Iterable[Block]) -> int:
-    """Lines that the tables took."""
-    return sum(block.used for block in block_list)
-
-
-def engines_named(block_list: Iterable[Block]) -> Iterator[str]:
-    """Engines that the tables' ``Backend`` rows prove."""
-    for block in block_list:
-        engine = own_engine(block.rows.get("Backend"))
-        if engine and names.known_engine(engine):
-            yield engine

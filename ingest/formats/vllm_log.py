@@ -28,7 +28,6 @@ _CONFIG_KEYS = (
     "enable_prefix_caching",
     "speculative_config",
 )
-_ROLE_OF_FAMILY = {"NvFp4", "Fp8", "Unquantized", "Mxfp4", "MXFP4", "MXFP8", "WNA16", "Int8"}
 
 
 def _arguments(found: re.Match[str]) -> Values | None:
