@@ -6,9 +6,10 @@ import pytest
 
 from ingest.bench.cells import read_cell, whole
 from ingest.bench.placeholders import reason
-from ingest.bench.quantities import understand
-from ingest.bench.rows import Units, place, read_row
+from ingest.bench.quantities import serves_tokens, understand
+from ingest.bench.rows import place, read_row
 from ingest.bench.trees import find_rows
+from ingest.bench.units import Units
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,9 @@ from ingest.bench.trees import find_rows
         ("Acceptance rate (%)", "accept_rate", 0.01),
         ("accept_length", "accept_length", 1.0),
         ("Accuracy", "accuracy", 1.0),
+        ("Goodput @ SLO (req/s)", "goodput_request_s", 1.0),
+        ("P99 TTFT (SLO 2 s)", "ttft_ms_p99", 1e3),
+        ("P99 TTFT (ms, limit 2 s)", "ttft_ms_p99", 1.0),
     ],
 )
 def test_label_is_understood(label: str, name: str, factor: float) -> None:
@@ -140,6 +144,9 @@ def test_rows_in_a_tree_know_what_stands_around_them() -> None:
         "TTFT half width (ms)",
         "p99 latency SLO (ms)",
         "ttft cv",
+        "TTFT (95% CI)",
+        "goodput SLO attainment (%)",
+        "training throughput (tok/s)",
     ],
 )
 def test_what_is_derived_from_a_measure_or_asked_of_it_is_none(label: str) -> None:
@@ -154,8 +161,43 @@ def test_what_is_derived_from_a_measure_or_asked_of_it_is_none(label: str) -> No
         ("1'702.1", 1702.1),
         ("0.23.1rc1", None),
         ("1,810 · 2.75s", None),
+        ("128 256 512", None),
+        ("1 000 000", 1_000_000.0),
+        ("4 100%", 4.0),
+        ("4 100,5 %", 4.0),
     ],
 )
 def test_thousands_and_what_is_no_number(cell: str, value: float | None) -> None:
     found = read_cell(cell)
     assert (found and found.value) == value
+
+
+@pytest.mark.parametrize(
+    ("names", "serves"),
+    [
+        (["Latency (us)", "TFLOPS"], False),
+        (["images/s", "P99 latency (ms)", "num_requests"], False),
+        (["req/s", "P99 E2E (ms)", "Memory bandwidth (GB/s)"], True),
+        (["training tok/s", "step time (s)"], False),
+    ],
+)
+def test_one_label_of_another_kind_takes_no_figure_from_a_service(names: list[str], serves: bool) -> None:
+    assert serves_tokens(names) is serves
+
+
+def test_type_names_a_thing_only_where_nothing_else_does_and_it_is_known() -> None:
+    result = {"ttft_ms_mean": 30.5, "output_tok_s": 101.0}
+    (row,) = find_rows(
+        {"gpu": {"type": "H200", "count": 4}, "engine": {"type": "openai"}, "r": [result]}
+    ).rows
+    told = read_row(row).facts
+    assert (told.gpu, told.gpu_count, told.engine) == ("H200", 4, None)
+
+
+def test_loads_that_two_lists_share_are_left_open_where_order_does_not_tell() -> None:
+    result = {"ttft_ms_mean": 30.5, "output_tok_s": 101.0}
+    lists = {"input_lens": [128, 512], "output_lens": [128, 512]}
+    assert read_row(find_rows(lists | {"results": {"512": result}}).rows[0]).workload == {}
+    lists = {"input_lens": [128, 512], "batch_sizes": [1, 4]}
+    told = read_row(find_rows(lists | {"results": {"4": {"512": result}}}).rows[0]).workload
+    assert told == {"batch_size": 4, "input_len": 512}

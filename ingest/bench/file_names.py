@@ -20,7 +20,7 @@ _NUMBERED = (
     (r"(?:np|prompts|n)(\d{1,6})", "prompts"),
     (r"(?:bs|batch)(\d{1,5})", "batch_size"),
 )
-_CLIENT = re.compile(r"(?:vllm|sglang|trtllm|tgi)[_-](?:bench|serve)\w*")
+_CLIENT = re.compile(r"(?:vllm|sglang|trtllm|tgi)(?:[_-](?:bench|serve)|\s+bench)\w*")
 _CARD = re.compile(
     r"(?:(?P<count>\d{1,2})x)?(?P<name>(?:rtx|gtx)?[abhklptv]\d{2,3}[a-z]{0,2}|gh?b?200|gb300|mi\d{3}[axp]?|rtx\w{4,8}|l4|t4)"
 )

@@ -14,9 +14,10 @@ from typing import Any
 from ingest.bench import cells, names, serving, variants
 from ingest.bench.identity import Facts
 from ingest.bench.quantities import Quantity, serves_tokens, understand, words_of
-from ingest.bench.rows import Row, Units, place, read_row
-from ingest.bench.spread_tables import statistics_down, unpivoted
+from ingest.bench.rows import Row, place, read_row
+from ingest.bench.spread_tables import is_derived, statistics_down, unpivoted
 from ingest.bench.tables import Table
+from ingest.bench.units import Units
 from kb.model import Measurement
 
 Pair = tuple[Facts, Measurement]
@@ -48,13 +49,10 @@ _FIGURES = (
     "request_s",
     "accuracy",
 )
-_DERIVED = re.compile(
-    r"delta|Δ|gain|speed ?up|improvement|diff|change|ratio|vs\.?$|^vs |saving|overhead|%$|notes?|comment"
-)
 _HEADING_LOADS = re.compile(
     r"(?P<key>ISL|OSL|input|output|concurrency|conc|batch(?: size)?|bs|C|TP|context|users)"
     r"(?:\s*[=:]\s*|(?<=SL)\s+)"
-    r"(?P<value>[\d,]+k?)",
+    r"(?P<value>\d+(?:,\d{3})*k?)",
     re.IGNORECASE,
 )
 _MOST_ROWS = 5000  # of one table in a page: what is longer is no write-up
@@ -82,7 +80,7 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
     """The points of a table, or none when it holds no results."""
     if not table.rows or len(table.header) < 2:
         return []
-    if not _of_serving([*table.header, *(row[0] for _, row in table.rows if row)]):
+    if not serves_tokens(map(cells.plain, [*table.header, *(row[0] for _, row in table.rows if row)])):
         return []
     told = _headed(table.heading) or _captioned(table.caption)
     spread = unpivoted(table, _label(told) if told else None)
@@ -97,13 +95,6 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
     else:
         found = _one_metric(table, base, client)
     return [pair for pair in found if _holds(pair[1])]
-
-
-def _of_serving(labels: list[str]) -> bool:
-    """Not training, kernels or collectives: those have latencies, too."""
-    plain = [cells.plain(one) for one in labels]
-    tokens = re.compile(r"\b(?:ttft|toks?|tokens?|tps)\b")
-    return serves_tokens(plain) or any(tokens.search(words_of(one)) for one in plain)
 
 
 def is_result_table(table: Table) -> bool:
@@ -183,7 +174,7 @@ def _point(row: Row, client: str, line: int | None) -> Measurement:
 def _by_columns(table: Table, base: Facts, client: str) -> Iterator[Pair]:
     """Rows are metrics, columns are setups: each column is a record under its header."""
     for index, setup in enumerate(table.header[1:], 1):
-        if _DERIVED.search(words_of(setup)) or _DERIVED.search(setup.strip().lower()):
+        if is_derived(setup):
             continue
         record: dict[str, Any] = {
             cells.plain(row[0]): row[index] for _, row in table.rows if len(row) > index
@@ -236,7 +227,7 @@ def _one_metric(table: Table, base: Facts, client: str) -> Iterator[Pair]:
     for line, row in table.rows:
         for setup, raw in zip(table.header[1:], row[1:], strict=False):
             cell = cells.read_cell(raw)
-            if cell is None or _DERIVED.search(setup.strip().lower()):
+            if cell is None or is_derived(setup):
                 continue
             record = {
                 down: _load_cell(row[0]) if load[0] == "workload" else cells.plain(row[0]),

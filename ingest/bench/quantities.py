@@ -49,14 +49,22 @@ _PER_GPU = re.compile(r"\b(?:per )?(?:gpu|gpus|device|chip|card|accelerator)\b")
 _LLAMA_BENCH = re.compile(r"^(?:[a-z]+ )?(pp|tg) \d{1,7}(?: t s| tok s| tokens s| d \d+)?$")
 _PER_WATT = re.compile(r"\b(?:per )?(?:w|watts?|joules?|k?wh)\b")
 _PER_USER = re.compile(r"\b(?:per )?(?:user|users|request|req|stream|seq|sequence|slot|client|session)\b")
-_NO_FIGURE = re.compile(  # what is derived from a measure, or asked of it
-    r"\b(?:timeout|spread|half width|variance|cv|ci|drift|reduction|improvement|increase|decrease|stable"
-    r"|threshold|budget|limit|deadline|delta|diff|difference|change|gain|speedup|overhead|penalty|regression|savings?|cost"
-    r"|price|usd|dollars?|slo|sla|stderr|uplift|degradation)\b"
+_DERIVED = re.compile(
+    r"\b(?:spread|half width|variance|cv|ci|drift|reduction|improvement|increase|decrease|stable|attainment"
+    r"|delta|diff|difference|change|gain|speedup|overhead|penalty|regression|savings?|cost"
+    r"|price|usd|dollars?|stderr|uplift|degradation)\b"
+)
+_ASKED = re.compile(r"\b(?:timeout|threshold|budget|limit|deadline|slo|sla)\b")
+_CONDITION = re.compile(  # a limit under which something was measured: "@ SLO", "(SLO 500 ms)"
+    rf"(?i)\s*@[^()@]*{_ASKED.pattern}[^()]*|(?<=[(,;])[^(),;]*{_ASKED.pattern}[^(),;]*\d[^(),;]*"
 )
 _ANOTHER_KIND = re.compile(
     r"\b(?:[tg]?flops?|tflop s|gflop s|images?(?: per)? (?:s|sec|second)|imgs? (?:s|sec)|fps"
     r"|(?:alg|bus) ?bw|bandwidth|training|epoch|frames?(?: per)? (?:s|sec|second))\b"
+)
+_SERVED = re.compile(
+    r"\b(?:ttft|tpot|itl|toks?|tokens?|tps|t s|rps|qps"
+    r"|(?:requests?|reqs?|query|queries)(?: per)? (?:s|sec|second|throughput))\b"
 )
 _WHOLE_REQUEST = re.compile(r"total(?: time| request time)? (?:s|ms|sec|secs|seconds)")
 Patterns = tuple[tuple[str, re.Pattern[str]], ...]
@@ -78,8 +86,13 @@ def labels(group: str) -> dict[str, Any]:
 
 
 def serves_tokens(names: Iterable[str]) -> bool:
-    """Whether labels may be those of a language model: not a kernel's FLOPS, not images or frames."""
-    return not any(_ANOTHER_KIND.search(words_of(name)) for name in names)
+    """Whether labels may be those of a language model: not a kernel's FLOPS, not images or frames.
+
+    Labels of another kind may stand among those that tell of tokens or requests ("Memory bandwidth").
+    """
+    told = list(names)
+    others = any(_ANOTHER_KIND.search(words_of(name)) for name in told)
+    return not others or any(_SERVED.search(words_of(name)) and understand(name) for name in told)
 
 
 def words_of(label: str) -> str:
@@ -105,14 +118,21 @@ def _words_of(label: str) -> str:
 @lru_cache(maxsize=4096)
 def understand(label: str) -> Quantity | None:
     """The quantity a label names, or ``None`` when it names none."""
+    label = _CONDITION.sub("", label[:_LONGEST])
     words = words_of(label)
     if not words or len(words) > 120:
         return None
-    if _NO_FIGURE.search(words) or "$" in label or "€" in label:
+    if _is_no_figure(words) or "$" in label or "€" in label:
         return _count(words, label)
     if "throughput" not in words and (found := _latency(words, _TOKEN_LATENCIES)):
         return found  # before rates: "time per output token (s/token)" holds the words of one
     return _rate(words) or _latency(words, _LATENCY_PATTERNS) or _whole(words) or _count(words, label)
+
+
+def _is_no_figure(words: str) -> bool:
+    """Whether it is derived from a measure, asked of one (as goodput is not), or not of a service."""
+    asked = _ASKED.search(words) and "goodput" not in words
+    return bool(_DERIVED.search(words) or asked or _ANOTHER_KIND.search(words))
 
 
 def _whole(words: str) -> Quantity | None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ingest.bench import cells
+from ingest.bench import cells, names
 from ingest.bench.quantities import Quantity, labels, understand, words_of
-from ingest.bench.rows import Row, Units, place
+from ingest.bench.rows import Row, place
+from ingest.bench.units import Units
 
 Record = Mapping[str, Any]
 FOLDED = "folded requests"  # the member of a folded record that says of how many it was made
@@ -32,6 +34,9 @@ _APART = (
     "runtime",
     "provider",
 )
+_NO = ("0", "0.0", "no", "n", "false", "none")
+_FAILURES = ("failed", "fail", "failure", "error", "timeout")
+_REFUSED = 400  # the least code of HTTP that is a failure
 _STATED = re.compile(r"(?:_mean|_per_user)$")
 _WHOLE_RUN = ("request_s", "completed", "failed", "accept", "goodput", "peak_", "total_tok_s", "input_tok_s")
 
@@ -107,7 +112,7 @@ def _names_group(key: str, rows: Sequence[Record]) -> bool:
     if kind is not None and kind != "id":
         return False
     if where is None or where[1] in ("input_len", "output_len", "prompts"):
-        return kind is None and where is None and words_of(key) in _APART
+        return kind is None and where is None and (words_of(key) in _APART or names.is_option(key))
     if where[1] not in ("test", "dataset"):
         return kind is None
     values = {str(row.get(key)) for row in rows}
@@ -194,19 +199,14 @@ def _failed(row: Record) -> bool:
         return True
     for key, raw in row.items():
         kind = _ONES.get(words_of(str(key)))
-        if kind == "success" and (
-            raw in (False, 0) or _says(raw, "false", "failed", "error", "timeout", "fail")
-        ):
+        said = str(raw).strip().lower()
+        if kind == "success" and raw is not None and said in (*_NO, *_FAILURES):
             return True
-        if kind == "error" and not cells.is_nothing(raw) and raw is not False and raw != 0:
+        if kind == "error" and not cells.is_nothing(raw) and said not in _NO:
             return True
-        if kind == "code" and (code := cells.number(raw)) is not None and code >= 400:
+        if kind in ("success", "code") and (cells.number(raw) or 0) >= _REFUSED:
             return True
     return False
-
-
-def _says(raw: Any, *words: str) -> bool:
-    return isinstance(raw, str) and raw.strip().lower() in words
 
 
 def _rates(good: Sequence[Record], units: Units, record: Record) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _rates(good: Sequence[Record], units: Units, record: Record) -> dict[str, An
     spans = [span for row in good if (span := _span(row, units)) is not None]
     if not spans or len(spans) < len(good):
         return {}
-    seconds = max(end for _, end in spans) - min(start for start, _ in spans)
+    seconds = (max(span.end for span in spans) - min(span.start for span in spans)) * _clock(spans)
     if seconds <= 0:
         return {}
     made = record.get("total output tokens")
@@ -223,8 +223,23 @@ def _rates(good: Sequence[Record], units: Units, record: Record) -> dict[str, An
     )
 
 
-def _span(row: Record, units: Units) -> tuple[float, float] | None:
-    """Start and end of a request in seconds of any clock."""
+def _clock(spans: Sequence[_Span]) -> float:
+    """Seconds in a unit of the clock, by the latencies stated beside its times; 0 where they disagree."""
+    told = sorted((span.end - span.start) * 1e3 / span.took for span in spans if span.took)
+    middle = told[len(told) // 2] if told else 1.0
+    return next((scale for scale in (1.0, 1e-3, 1e-6, 1e-9) if 0.5 < middle * scale < 2), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Start and end of a request by a clock whose unit is seconds if nothing tells, its latency in ms."""
+
+    start: float
+    end: float
+    took: float | None
+
+
+def _span(row: Record, units: Units) -> _Span | None:
     at: dict[str, float] = {}
     for key, raw in row.items():
         kind = _ONES.get(words_of(str(key)))
@@ -232,12 +247,12 @@ def _span(row: Record, units: Units) -> tuple[float, float] | None:
             at.setdefault(kind, moment)
     if "start" not in at:
         return None
+    took = next((one for one in _times([row], units, [None]).get("e2e", [])), None)
     if "end" not in at:
-        took = next((one for one in _times([row], units, [None]).get("e2e", [])), None)
         if took is None:
             return None
         at["end"] = at["start"] + took / 1e3
-    return at["start"], at["end"]
+    return _Span(at["start"], at["end"], took)
 
 
 def _moment(raw: Any) -> float | None:

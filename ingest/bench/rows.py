@@ -16,8 +16,9 @@ from typing import Any
 from ingest.bench import cells, names
 from ingest.bench.directions import of_one_request, settle_direction
 from ingest.bench.file_names import fill_by_test
-from ingest.bench.identity import Facts
+from ingest.bench.identity import Facts, split_count
 from ingest.bench.quantities import Quantity, labels, understand, words_of
+from ingest.bench.units import Units
 from kb.model import Measurement
 
 _TABLES = tuple(
@@ -76,7 +77,7 @@ def read_row(record: Mapping[str, Any], units: Units | None = None, base: Facts 
     row = Row(facts=_copy(base))
     stated = {label for label in record if understand(label) and not _plain_rate(label)}
     stated = set() if _is_closed_loop(record, stated) else stated
-    for label, raw in record.items():
+    for label, raw in sorted(record.items(), key=lambda cell: not _names_server(cell[0])):
         if isinstance(raw, dict | list) or not isinstance(label, str):
             continue
         _place_cell(row, label, raw, units or Units(), bool(stated - {label}))
@@ -86,6 +87,11 @@ def read_row(record: Mapping[str, Any], units: Units | None = None, base: Facts 
     _take_labelled_load(row, record)
     row.facts = fill_by_test(row.facts, row.workload.get("test"))
     return row
+
+
+def _names_server(label: Any) -> bool:
+    """Whether a label names whose settings the others may tell."""
+    return isinstance(label, str) and (place(label) or ("",))[0] == "identity"
 
 
 _BARE = re.compile(r"(?P<stat>p\d+|mean|avg|average|median) (?P<unit>ms|s|sec|seconds)")
@@ -198,7 +204,9 @@ def _put(row: Row, kind: str, key: str, raw: Any) -> None:
     if kind == "workload":
         _put_workload(row, key, value)
     elif kind == "settings":
-        row.facts.settings.setdefault(key, _maybe_number(value))
+        _put_setting(row, key, _maybe_number(value))
+    elif key == "gpu":
+        _put_gpu(row, str(value))
     elif key == "gpu_count":
         row.facts.gpu_count = int(cells.number(value) or 0) or row.facts.gpu_count
         row.named.add(key)
@@ -211,14 +219,33 @@ def _put(row: Row, kind: str, key: str, raw: Any) -> None:
         _put_fact(row, key, (names.engine_within(str(value)) if key == "engine" else None) or str(value))
 
 
+def _put_setting(row: Row, key: str, value: Any) -> None:
+    """The first of a row's settings by one name, in place of what its surroundings say."""
+    if key not in row.named:
+        row.facts.settings[key] = value
+        row.named.add(key)
+
+
+def _put_gpu(row: Row, printed: str) -> None:
+    """A card, apart from the count that stands in its own name or in the one around it."""
+    facts = row.facts
+    if facts.gpu is not None and facts.gpu_count is None:
+        facts.gpu_count, facts.gpu = split_count(facts.gpu)
+    count, name = split_count(printed)
+    _put_fact(row, "gpu", name)
+    if count is not None and "gpu_count" not in row.named:
+        facts.gpu_count = count
+
+
 def _put_fact(row: Row, key: str, value: str) -> None:
     """What a row names replaces what its surroundings say, and what those say of the thing replaced."""
     if key in row.named:
         return
     row.named.add(key)
     before = getattr(row.facts, key)
-    setattr(row.facts, key, value)
-    if before is None or _is_same(key, before, value):
+    same = before is not None and _is_same(key, before, value)
+    setattr(row.facts, key, before if same and str(before).endswith(f"/{value}") else value)
+    if before is None or same:
         return
     for other in _BELONGS.get(key, ()):
         if other not in row.named:
@@ -241,7 +268,9 @@ def _is_same(key: str, one: str, other: str) -> bool:
         return names.engine(one) == names.engine(other)
     if key == "model":
         known, same = names.model(one), names.model(other)
-        return one == other or (known is not None and same is not None and known.id == same.id)
+        return one.rpartition("/")[2] == other.rpartition("/")[2] or (
+            known is not None and same is not None and known.id == same.id
+        )
     known_gpu, same_gpu = names.gpu(one), names.gpu(other)
     return one == other or (known_gpu is not None and known_gpu == same_gpu)
 
@@ -320,65 +349,3 @@ def _copy(base: Facts | None) -> Facts:
         dependencies=dict(base.dependencies),
         warnings=list(base.warnings),
     )
-
-
-def _is_core(label: str) -> bool:
-    told = understand(label)
-    return told is not None and told.name.startswith(("ttft", "tpot", "itl", "e2e"))
-
-
-def _limits(label: str) -> tuple[float, float]:
-    """(least that can be milliseconds, most that can be seconds) for a latency, at the median."""
-    quantity = understand(label)
-    name = quantity.name if quantity else ""
-    if name.startswith(("tpot", "itl", "icl", "ntpot")):
-        return 0.5, 1.0
-    return (20.0, 600.0) if name.startswith("e2e") else (2.0, 30.0)
-
-
-@dataclass(slots=True)
-class Units:
-    """Units of labels that state none, decided once for a whole table by the size of its values.
-
-    A latency that is too long to be seconds makes its whole table milliseconds, except for columns that are
-    too short for that. What was decided is said in ``notes``.
-    """
-
-    decided: dict[str, float] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, records: Iterable[Mapping[str, Any]]) -> Units:
-        """Decide for every unitless latency label of some records."""
-        values: dict[str, list[float]] = {}
-        for record in records:
-            for label, raw in record.items():
-                quantity = understand(label) if isinstance(label, str) else None
-                cell = cells.read_cell(raw) if quantity and not quantity.unit_stated else None
-                if cell is not None and not isinstance(raw, bool):
-                    values.setdefault(label, []).append(cell.value)
-        units = cls()
-        middles = {label: sorted(seen)[len(seen) // 2] for label, seen in values.items()}
-        core = {label: middle for label, middle in middles.items() if _is_core(label)}
-        any_ms = any(middle >= _limits(label)[1] for label, middle in (core or middles).items())
-        for label, middle in middles.items():
-            least, most = _limits(label)
-            if core and label not in core:  # a sum over requests may be of any size
-                units._decide(label, middle, any_ms)
-                continue
-            units._decide(label, middle, middle >= most or (any_ms and (middle >= least or middle == 0)))
-        return units
-
-    def _decide(self, label: str, middle: float, is_ms: bool) -> None:
-        self.decided[label] = 1.0 if is_ms else 1e3
-        unit = "milliseconds" if is_ms else "seconds"
-        self.notes.append(f"{label!r} states no unit; read as {unit} (median {middle:g})")
-
-    def factor(self, label: str, quantity: Quantity, cell: cells.Cell) -> float:
-        """The factor for one cell: the label's unit, else the cell's own, else what was decided."""
-        if quantity.unit_stated:
-            return quantity.factor
-        own = re.match(r"(ms|s|sec|us|µs)\b", cell.rest)
-        if own:
-            return {"ms": 1.0, "s": 1e3, "sec": 1e3}.get(own[1], 1e-3)
-        return self.decided.get(label, quantity.factor)

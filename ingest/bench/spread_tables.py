@@ -18,6 +18,9 @@ _STATISTICS: dict[str, str] = labels("statistics")
 _UNITS = frozenset(labels("time_units"))
 _COUNTS = frozenset(("n", "count", "samples", "num samples", "unit", "units", "notes", "note"))
 _FIGURES = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
+_DERIVED = re.compile(
+    r"delta|Δ|gain|speed ?up|improvement|diff|change|ratio|vs\.?$|^vs |saving|overhead|%$|notes?|comment"
+)
 Records = dict[str, tuple[int, dict[str, str]]]
 
 
@@ -41,20 +44,35 @@ def unpivoted(table: Table, measure: str | None = None) -> Table | None:
 
 
 def statistics_down(table: Table) -> Table | None:
-    """A table of one measure that its heading names, a statistic in each row: a table of one row instead."""
+    """A table of one measure that its heading names, a statistic in each row: a row for each column."""
     measure = cells.plain(table.heading.rsplit(" / ", 1)[-1])
     if len(table.header) < 2 or not _is_figure(f"mean {measure}"):
         return None
-    told = {row[0]: row[1] for _, row in table.rows if len(row) > 1 and is_statistic(_bare(row[0]))}
+    told = {row[0]: row for _, row in table.rows if len(row) > 1 and is_statistic(_bare(row[0]))}
     if len(told) < 2 or 2 * len(told) < len(table.rows) or any(_is_figure(label) for label in table.header):
         return None
-    unit = next((word for word in words_of(table.header[1]).split() if word in _UNITS), "")
-    header = [f"{_bare(name)} {measure} {unit}".strip() for name in told]
-    return Table(header, table.line, rows=[(table.line, list(told.values()))])
+    columns: dict[str, int] = {}  # the first of those that differ in their unit alone
+    for at, label in enumerate(table.header):
+        if at and words_of(label) not in _COUNTS and not is_derived(label):
+            columns.setdefault(_bare(label), at)
+    found: Records = {}
+    for name, at in columns.items():
+        unit = next((word for word in words_of(table.header[at]).split() if word in _UNITS), "")
+        record = {
+            f"{_bare(stat)} {measure} {unit}".strip(): row[at] for stat, row in told.items() if len(row) > at
+        }
+        # the heading, which names the measure, names no test
+        found[name] = (table.line, record | {"test": name if len(columns) > 1 else ""})
+    return _built(table, found)
 
 
 def _bare(name: str) -> str:
     return re.sub(r"\s*\([^()]*\)", "", cells.plain(name))
+
+
+def is_derived(label: str) -> bool:
+    """Whether a header names what compares other columns, or remarks on them."""
+    return any(_DERIVED.search(text) for text in (words_of(label), label.strip().lower()))
 
 
 def is_statistic(label: str) -> bool:

@@ -6,15 +6,16 @@ Owns the walk. What a label means is ``quantities`` and ``rows``; which file it 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import combinations, pairwise, permutations
 from typing import Any
 
-from ingest.bench import cells, requests
+from ingest.bench import cells, names, requests
 from ingest.bench.families import statistic
 from ingest.bench.quantities import serves_tokens, understand, words_of
-from ingest.bench.rows import ENGINE_VERSION, Units, place
+from ingest.bench.rows import ENGINE_VERSION, place
+from ingest.bench.units import Units
 
 _RESULTS = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
 _QUALITY = ("accuracy",)
@@ -32,7 +33,11 @@ _NAMERS = (  # objects whose "name" is that of what they describe
     (re.compile(r"hardware|gpus?|accelerators?|devices?|gpu_info|hardware_info"), "gpu", "gpu_count"),
     (re.compile(r"engine|framework|server|runtime|inference_engine"), "engine", ""),
 )
-_NAME = re.compile(r"(?:canonical_|repo_|model_|hf_|chip_|gpu_|display_|short_)?(?:name|id|path|model|type)")
+_NAMES = tuple(  # what tells a thing best comes first; a type is a class of things, often
+    re.compile(rf"(?:canonical_|repo_|model_|hf_|chip_|gpu_|display_|short_)?(?:{one})")
+    for one in ("name", "id", "model|path", "type")
+)
+_TYPES: dict[str, Callable[[str], Any]] = {"gpu": names.gpu, "engine": names.known_engine}
 _COUNT = re.compile(r"(?:chip_|gpu_|device_|num_)?(?:count|gpus|number|n)")
 _MACHINE = ("host", "machine", "hardware", "platform")
 _FOLDED = ("median", "mean", "average", "avg", "best", "aggregate", "summary", "averages", "medians")
@@ -43,6 +48,7 @@ _NUMBERED = (
     (re.compile(r"rate|rps|qps"), "request_rate"),
 )
 _MOST_ROWS = 5000
+_MOST_AXES = 3  # levels of objects that lists of loads explain
 
 
 @dataclass(slots=True)
@@ -152,18 +158,25 @@ def _named_thing(key: str, value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _thing(value: Mapping[str, Any], named: str, counted: str) -> dict[str, Any]:
-    names = [
-        one
-        for key, one in value.items()
-        if _NAME.fullmatch(str(key).lower()) and isinstance(one, str) and one
-    ]
-    if not names or _is_result(_own(value), {}):
+    name = next((one for pattern in _NAMES for one in _names_by(pattern, value, named)), None)
+    if name is None or _is_result(_own(value), {}):
         return {}
-    rest = {key: one for key, one in _flat(value).items() if not _NAME.fullmatch(key.lower())}
+    rest = {key: one for key, one in _flat(value).items() if not _name_of(key)}
     count = next((one for key, one in rest.items() if _COUNT.fullmatch(key.lower())), None)
     version = rest.get("version") if named == "engine" else None
-    told = {named: names[0], counted: count, "engine_version": version}
+    told = {named: name, counted: count, "engine_version": version}
     return rest | {key: one for key, one in told.items() if key and one is not None}
+
+
+def _name_of(key: str) -> bool:
+    return any(pattern.fullmatch(key.lower()) for pattern in _NAMES)
+
+
+def _names_by(pattern: re.Pattern[str], value: Mapping[str, Any], named: str) -> Iterable[str]:
+    """Names of a thing under keys of one kind; those of types only where the vocabulary knows them."""
+    told = (one for key, one in value.items() if pattern.fullmatch(str(key).lower()))
+    known = _TYPES.get(named) if pattern is _NAMES[-1] else bool
+    return (one for one in told if isinstance(one, str) and known is not None and known(one))
 
 
 def _by_cases(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
@@ -216,13 +229,13 @@ def _spread(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_result(own: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
-    names = {
+    told = {
         one.name for key, raw in own.items() if cells.number(raw) is not None and (one := understand(key))
     }
-    if any(name.startswith(_RESULTS) for name in names):
-        return serves_tokens(own) or any("tok_s" in name or name.startswith("ttft") for name in names)
+    if any(name.startswith(_RESULTS) for name in told):
+        return serves_tokens(own)
     labelled = any(place(key) in (("workload", "test"), ("workload", "dataset")) for key in {**own, **said})
-    return labelled and any(name in _QUALITY for name in names)
+    return labelled and any(name in _QUALITY for name in told)
 
 
 def _said(own: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,8 +255,8 @@ def _flat(value: Mapping[str, Any], depth: int = 2) -> dict[str, Any]:
         if isinstance(one, Mapping) and depth:
             flat |= _named_thing(str(key).lower(), one) or _flat(one, depth - 1)
         elif key == "gpus" and isinstance(one, list) and one and all(isinstance(x, Mapping) for x in one):
-            names = {str(card.get("name") or card.get("Name") or "") for card in one}
-            flat |= {"gpu": names.pop(), "gpu_count": len(one)} if len(names) == 1 else {}
+            cards = {str(card.get("name") or card.get("Name") or "") for card in one}
+            flat |= {"gpu": cards.pop(), "gpu_count": len(one)} if len(cards) == 1 else {}
         elif not isinstance(one, list):
             flat.setdefault(str(key), one)
     return flat
@@ -272,14 +285,35 @@ def _named(path: tuple[str, ...], axes: Mapping[str, set[str]]) -> dict[str, Any
     """What the keys on the way say: a number under "prefill" is a length, a word names a test."""
     told: dict[str, Any] = {}
     words = [one for one in path if not _PLAIN_NAMES.fullmatch(one.lower()) and not one.isdecimal()]
+    steps: list[str] = []
     for above, key in pairwise(path):
         if key.isdecimal():
             name = next((name for pattern, name in _NUMBERED if pattern.search(above.lower())), None)
-            name = name or next((axis for axis, steps in axes.items() if key in steps), None)
             told |= {name: int(key)} if name else {}
+            steps += [] if name else [key]
+    told |= _by_axes(steps, {axis: listed for axis, listed in axes.items() if axis not in told})
     if words:
         told["test name"] = " / ".join(words[-2:])
     return told
+
+
+def _by_axes(steps: list[str], axes: Mapping[str, set[str]]) -> dict[str, Any]:
+    """Each step on one of the listed loads, in their order where steps stand on several; none if unsure."""
+    steps = [step for step in steps if any(step in listed for listed in axes.values())]
+    if not steps or len(steps) > _MOST_AXES:
+        return {}
+
+    def fitting(choices: Iterable[tuple[str, ...]]) -> list[dict[str, int]]:
+        pairs = [list(zip(some, steps, strict=True)) for some in choices]
+        return [
+            {axis: int(step) for axis, step in one}
+            for one in pairs
+            if all(step in axes[axis] for axis, step in one)
+        ]
+
+    fits = fitting(permutations(axes, len(steps)))
+    only = fits if len(fits) == 1 else fitting(combinations(axes, len(steps)))
+    return only[0] if len(only) == 1 else {}
 
 
 def _commands(value: Mapping[str, Any]) -> dict[str, Any]:

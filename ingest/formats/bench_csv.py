@@ -20,8 +20,9 @@ from ingest.bench import (
     variants,
 )
 from ingest.bench.identity import Facts, benchmark, grouped
-from ingest.bench.quantities import serves_tokens, understand, words_of
-from ingest.bench.rows import Row, Units, place, read_row
+from ingest.bench.quantities import serves_tokens, understand
+from ingest.bench.rows import Row, place, read_row
+from ingest.bench.units import Units
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Problem, Reading
@@ -61,7 +62,7 @@ def _sniff(source: Source) -> float:
     if table is not None and spread_tables.unpivoted(table) is not None:
         return 0.7
     results = results_in(header)
-    if len(header) < 3 or not results or _is_prose(header) or not _of_tokens(header):
+    if len(header) < 3 or not results or _is_prose(header) or not serves_tokens(header):
         return 0.0
     placed = sum(place(label) is not None for label in header)
     several = results > 1 and placed > 1  # above plain text
@@ -72,10 +73,6 @@ def _table_in(head: str) -> tables.Table | None:
     """The first rows as a table, which may stand on its side: measures down, setups or statistics across."""
     rows = tables.delimited(head[:6000])
     return tables.Table(rows[0], 1, list(enumerate(rows[1:], 2))) if len(rows) > 2 else None
-
-
-def _of_tokens(header: Sequence[str]) -> bool:
-    return serves_tokens(header) or any("tok" in words_of(label) for label in header)
 
 
 def _is_prose(header: Sequence[str]) -> bool:

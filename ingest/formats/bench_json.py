@@ -11,7 +11,8 @@ from typing import Any
 from ingest.bench import file_names, jsontext, placeholders, requests, serving, trees, variants
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.quantities import understand
-from ingest.bench.rows import Row, Units, place, read_row
+from ingest.bench.rows import Row, place, read_row
+from ingest.bench.units import Units
 from ingest.formats import Format, Unreadable
 from ingest.formats.bench_csv import RESULT_PREFIXES, take_options
 from ingest.sources import Source

@@ -13,8 +13,9 @@ from typing import Any
 from ingest.bench import cells, jsontext, stacked, tables
 from ingest.bench.families import statistic
 from ingest.bench.identity import Facts, benchmark, experiment
-from ingest.bench.rows import Units, read_row
+from ingest.bench.rows import read_row
 from ingest.bench.sniffing import below_pages, needing
+from ingest.bench.units import Units
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Problem, Reading

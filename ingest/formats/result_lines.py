@@ -12,8 +12,9 @@ from typing import Any
 from ingest.bench import file_names, front, jsontext
 from ingest.bench.identity import benchmark, grouped
 from ingest.bench.quantities import understand
-from ingest.bench.rows import Units, place, read_row
+from ingest.bench.rows import place, read_row
 from ingest.bench.sniffing import below_pages, needing
+from ingest.bench.units import Units
 from ingest.formats import Format, Unreadable
 from ingest.formats.bench_csv import RESULT_PREFIXES
 from ingest.sources import Source

@@ -1,0 +1,76 @@
+"""Units of latencies whose labels state none: decided by the size of the values of a whole table.
+
+Owns that decision and what is said of it. Must not place cells, and must not know any file format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ingest.bench import cells
+from ingest.bench.quantities import Quantity, understand
+
+
+def _is_core(label: str) -> bool:
+    told = understand(label)
+    return told is not None and told.name.startswith(("ttft", "tpot", "itl", "e2e"))
+
+
+def _limits(label: str) -> tuple[float, float]:
+    """(least that can be milliseconds, most that can be seconds) for a latency, at the median."""
+    quantity = understand(label)
+    name = quantity.name if quantity else ""
+    if name.startswith(("tpot", "itl", "icl", "ntpot")):
+        return 0.5, 1.0
+    return (20.0, 600.0) if name.startswith("e2e") else (2.0, 30.0)
+
+
+@dataclass(slots=True)
+class Units:
+    """Units of labels that state none, decided once for a whole table by the size of its values.
+
+    A latency that is too long to be seconds makes its whole table milliseconds, except for columns that are
+    too short for that. What was decided is said in ``notes``.
+    """
+
+    decided: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, records: Iterable[Mapping[str, Any]]) -> Units:
+        """Decide for every unitless latency label of some records."""
+        values: dict[str, list[float]] = {}
+        for record in records:
+            for label, raw in record.items():
+                quantity = understand(label) if isinstance(label, str) else None
+                cell = cells.read_cell(raw) if quantity and not quantity.unit_stated else None
+                if cell is not None and not isinstance(raw, bool):
+                    values.setdefault(label, []).append(cell.value)
+        units = cls()
+        middles = {label: sorted(seen)[len(seen) // 2] for label, seen in values.items()}
+        core = {label: middle for label, middle in middles.items() if _is_core(label)}
+        any_ms = any(middle >= _limits(label)[1] for label, middle in (core or middles).items())
+        for label, middle in middles.items():
+            least, most = _limits(label)
+            if core and label not in core:  # a sum over requests may be of any size
+                units._decide(label, middle, any_ms)
+                continue
+            units._decide(label, middle, middle >= most or (any_ms and (middle >= least or middle == 0)))
+        return units
+
+    def _decide(self, label: str, middle: float, is_ms: bool) -> None:
+        self.decided[label] = 1.0 if is_ms else 1e3
+        unit = "milliseconds" if is_ms else "seconds"
+        self.notes.append(f"{label!r} states no unit; read as {unit} (median {middle:g})")
+
+    def factor(self, label: str, quantity: Quantity, cell: cells.Cell) -> float:
+        """The factor for one cell: the label's unit, else the cell's own, else what was decided."""
+        if quantity.unit_stated:
+            return quantity.factor
+        own = re.match(r"(ms|s|sec|us|µs)\b", cell.rest)
+        if own:
+            return {"ms": 1.0, "s": 1e3, "sec": 1e3}.get(own[1], 1e-3)
+        return self.decided.get(label, quantity.factor)
