@@ -193,7 +193,7 @@ def _modelled(
         guess = predict(model, metric, named, novelty, gpu.name)
         if guess is None:
             continue
-        factor = math.exp(_correction(metric, alike, model))
+        factor = math.exp(_correction(metric, alike))
         found[metric] = Expected(
             metric=metric,
             value=guess.value * factor,
@@ -251,11 +251,11 @@ def situation_for(query: Query, load: Load, gpu: Gpu, model: Json) -> Situation 
 
 
 class Near(NamedTuple):
-    """A published point of this model on this GPU, as the regression sees it."""
+    """A published point of this model on this GPU: by metric, how far (log) it is from the regression."""
 
     point: ServingPoint
     situation: Situation
-    features: Mapping[str, float]
+    errors: Mapping[str, float]
 
 
 def neighbours(gpu: Gpu | None, entry: ModelEntry | None, load: Load, known: Known) -> tuple[Near, ...]:
@@ -269,7 +269,7 @@ def neighbours(gpu: Gpu | None, entry: ModelEntry | None, load: Load, known: Kno
         situation = situation_of(point, known.model.get("releases", {}))
         named = features(situation) if situation and shape_of(situation.entry) == shape_of(entry) else None
         if situation is not None and named is not None:
-            found.append(Near(point, situation, named))
+            found.append(Near(point, situation, _errors(point, named, known.model)))
         if len(found) == 24:
             break
     return tuple(found)
@@ -291,19 +291,18 @@ def _likeness(one: Situation, near: Near) -> float:
     return math.exp(-apart)
 
 
-def _correction(metric: str, near: Sequence[tuple[float, Near]], model: Json) -> float:
+def _errors(point: ServingPoint, named: Mapping[str, float], model: Json) -> dict[str, float]:
+    found = {}
+    for metric, part in model["metrics"].items():
+        expected = named[METRICS[metric]] + residual(part, named) + part["unit_log"]
+        found[metric] = math.log(getattr(point, metric)) - expected
+    return found
+
+
+def _correction(metric: str, near: Sequence[tuple[float, Near]]) -> float:
     """What alike published points add to the regression: their mean error, shrunk by how alike they are."""
-    part = model["metrics"][metric]
-    total = weight = 0.0
-    for likeness, one in near:
-        point = one.point
-        value = {"output_tok_s": point.output_tok_s, "ttft_ms": point.ttft_ms, "tpot_ms": point.tpot_ms}[
-            metric
-        ]
-        expected = one.features[METRICS[metric]] + residual(part, one.features) + part["unit_log"]
-        total += likeness * (math.log(value) - expected)
-        weight += likeness
-    return total / (weight + 0.5)
+    total = sum(likeness * one.errors[metric] for likeness, one in near)
+    return total / (sum(likeness for likeness, _ in near) + 0.5)
 
 
 _BASIS = {

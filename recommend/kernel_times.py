@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from kb.measurements import KernelTimes
@@ -150,7 +151,12 @@ def at_load(times: KernelTimes, load: Load) -> str:
         "attention.decode": (load.concurrency, load.input_len + load.output_len // 2),
         "attention.prefill": (1, load.input_len),
     }[times.role]
-    return min(times.times, key=lambda name: (_apart(_sizes(name), wanted), -_sizes(name)[1]))
+    return _nearest_point(tuple(times.times), wanted)
+
+
+@cache
+def _nearest_point(names: tuple[str, ...], wanted: tuple[int, int]) -> str:
+    return min(names, key=lambda name: (_apart(_sizes(name), wanted), -_sizes(name)[1]))
 
 
 def _sizes(name: str) -> tuple[int, int]:
