@@ -280,6 +280,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_json,
         read=_read_json,
+        version=2,
         docs=(
             "GuideLLM's `benchmarks.json`, report versions 1 and 2: one point per benchmark of a sweep, "
             "from its successful requests. `request_latency` is in seconds, the others in ms. The "
@@ -291,6 +292,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_console,
         read=_read_console,
+        version=2,
         docs=(
             "GuideLLM's console output, old (`Benchmarks Stats:`) and new (tables per subject with three "
             "header rows): rows that name the same benchmark are one point, its rate taken from its name. "
@@ -302,6 +304,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_csv,
         read=_read_csv,
+        version=2,
         docs=(
             "GuideLLM's CSV since 0.4, with three header rows (group, status and unit, statistic): one "
             "point per row, from successful requests; the lists of percentiles are taken apart."

@@ -86,6 +86,7 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
+    version=2,
     docs=(
         "Lifecycle metrics of `inference-perf` (`stage_N_lifecycle_metrics.json`, "
         "`summary_lifecycle_metrics.json`): latencies in seconds converted, rates, mean lengths, the "

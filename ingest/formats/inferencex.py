@@ -166,6 +166,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_raw,
         read=_read_raw,
+        version=2,
         docs=(
             "Result objects of InferenceX (2026) whose latencies are seconds under names without a unit "
             "(`median_ttft`). Engine, widths and precision stand only in the file's name; what was taken "
@@ -177,6 +178,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_aggregate,
         read=_read_aggregate,
+        version=2,
         docs=(
             "Aggregate rows of InferenceMAX / InferenceX (`agg_*.json`): rates per GPU (kept as "
             "`…_per_gpu` and multiplied out where one engine serves), latencies in seconds, interactivity "

@@ -202,6 +202,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_csv,
         read=_read_csv,
+        version=2,
         docs=(
             "Published MLPerf results as CSV: submission summaries, the dashboard's flat export (UTF-16, "
             "tabs) and its wide pivot with model, scenario and units in rows above. Results of language "
@@ -213,6 +214,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_json,
         read=_read_json,
+        version=2,
         docs=(
             "The `summary_results.json` of an MLPerf round: one point per system, model and scenario, "
             "with accelerator, total count, software and weight type."

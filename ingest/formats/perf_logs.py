@@ -165,6 +165,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_bandwidth,
         read=_read_bandwidth,
+        version=2,
         docs=("nvbandwidth's text output: the sum of each copy test in GB/s, devices and driver."),
     ),
     Format(
@@ -172,6 +173,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_trtexec,
         read=_read_trtexec,
+        version=2,
         docs=(
             "trtexec's log (TensorRT, not TensorRT-LLM): throughput and latencies of its performance summary."
         ),
@@ -181,6 +183,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_steps,
         read=_read_steps,
+        version=2,
         docs=("Logs of `Latency of step n: x ms`, folded into one distribution."),
     ),
     Format(
@@ -188,6 +191,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_superbench,
         read=_read_superbench,
+        version=2,
         docs=(
             "SuperBench's result lines: one object per node with flat metric names, kept under their own "
             "names."

@@ -254,6 +254,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff,
         read=_read,
+        version=2,
         docs=(
             "Logs in which single lines are results: `name c=4 ttft=0.55s decode=18.3 tok/s`. Keys and "
             "units are read by the same grammar as columns; what stands before the first pair names the "
@@ -266,6 +267,7 @@ FORMATS = [
         kind="note",
         sniff=_sniff_progress,
         read=_read_progress,
+        version=2,
         docs=(
             "The progress log of a series of tests: steps with their seconds or exit codes, and GPU "
             "samples (utilisation, power, temperature, clock) where it prints them."

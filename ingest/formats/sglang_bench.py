@@ -160,6 +160,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_serving,
         read=_read_serving,
+        version=2,
         docs=(
             "What `sglang.bench_serving` prints, 0.4.6 to today: the 50-wide table by its labels, told "
             "from vLLM's by the rows that only SGLang prints. `Concurrency` is the mean that was reached "
@@ -172,6 +173,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_json,
         read=_read_json,
+        version=2,
         docs=(
             "The file that `sglang.bench_serving --output-file` appends to: one line per run, each a "
             "point of its own. Where a line carries `server_info`, the server's version, back ends and "
@@ -184,6 +186,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_offline,
         read=_read_offline,
+        version=2,
         docs=(
             "The table of `sglang.bench_offline_throughput`. The last generation throughput is no result; "
             "it is kept as `last_output_tok_s`."
@@ -194,6 +197,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_offline_json,
         read=_read_offline_json,
+        version=2,
         docs=(
             "The JSON lines of `sglang.bench_offline_throughput`; `total_latency` is the run's duration "
             "in seconds."

@@ -285,6 +285,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_serve,
         read=_read_serve,
+        version=2,
         docs=(
             "What `vllm bench serve` (older: `benchmark_serving.py`) prints: a table 50 wide per run, "
             "found by its heading and read by label, from 0.6 to today. Several tables in a file are "
