@@ -267,7 +267,7 @@ def of_prior(near: Json) -> Iterator[Try]:
         for name in MODELS:
             asked = Asked(gpu=gpu, model=name)
             query = ask(asked)
-            known = Known(**known_about(query.gpu_facts, query.entry, None))._replace(model=model)
+            known = Known(**known_about(query.arch, query.gpu_facts, query.entry, None))._replace(model=model)
             evidence = Evidence(records=knowledge.load(arch=query.arch).records)
             count = candidates.fitting_count(query.gpu_facts, query.entry, query.quantization)
             for engine in candidates.GENERAL:

@@ -7,13 +7,13 @@ because ``recommend`` reads them at start-up. Must not judge what bears on a que
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kb.knowledge import shipped_folder
-from kb.vocab.gpus import Gpu, find_gpu, sibling_of
+from kb.vocab.gpus import Gpu, arch_of, find_gpu, sibling_of
 from kb.vocab.models import ModelEntry
 
 ENGINES = {"trtllm": "tensorrt-llm"}
@@ -95,8 +95,11 @@ def folder() -> Path:
     return shipped_folder() / "measurements"
 
 
-def serving(models: Iterable[str] | None = None) -> Iterator[ServingPoint]:
-    """Published serving points; with ``models``, only of checkpoints whose lower-case name contains one."""
+def serving(
+    models: Iterable[str] | None = None, gpus: Container[str] | None = None
+) -> Iterator[ServingPoint]:
+    """Published serving points; with ``models``, only of checkpoints whose lower-case name contains one, and
+    with ``gpus`` only of these products."""
     path = folder() / "serving.tsv"
     if not path.is_file():
         return
@@ -105,6 +108,8 @@ def serving(models: Iterable[str] | None = None) -> Iterator[ServingPoint]:
     wanted = None if models is None else tuple(name.lower() for name in models)
     for line in body.splitlines() if wanted is None else _lines_with(wanted, body):
         cells = line.split("\t")
+        if gpus is not None and GPUS.get(cells[place["hw"]], cells[place["hw"]]) not in gpus:
+            continue
         if wanted is None or any(name in cells[place["model"]].lower() for name in wanted):
             yield _point({name: cells[index] for name, index in place.items()})
 
@@ -275,12 +280,22 @@ def own_model_path(store: Path | None) -> Path | None:
     return store.with_name(store.name + ".model.json") if store is not None else None
 
 
-def known_about(gpu: Gpu | None, entry: ModelEntry | None, store: Path | None) -> dict[str, Any]:
-    """What ships about one GPU and model: fitted model, serving points, kernel times, write-ups, steps."""
+def known_about(
+    arch: str | None, gpu: Gpu | None, entry: ModelEntry | None, store: Path | None
+) -> dict[str, Any]:
+    """What ships about one GPU and model: fitted model, serving points, kernel times, write-ups, steps.
+
+    Serving points are those of GPUs of the architecture and its sibling.
+    """
+    here = {
+        one
+        for one in GPUS.values()
+        if arch and (found := arch_of(one)) and arch in (found, sibling_of(found))
+    }
     names = [] if entry is None else [one.rpartition("/")[2] for one in (entry.id, *entry.hub_ids)]
     return {
         "model": fitted_model(store),
-        "serving": tuple(serving(names)) if names else (),
+        "serving": tuple(serving(names, here)) if names else (),
         "kernels": kernel_times(gpu, entry),
         "writeups": writeups(),
         "interventions": _vocabulary("interventions.json"),

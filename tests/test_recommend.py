@@ -30,7 +30,7 @@ PRO_6000 = "NVIDIA RTX PRO 6000 Blackwell Server Edition"
 def answer(*, tried: tuple[Tried, ...] = (), top: int = 3, **said: Any) -> Recommendation:
     asked = Asked(**said)
     query = ask(asked)
-    known = Known(**known_about(query.gpu_facts, query.entry, None))
+    known = Known(**known_about(query.arch, query.gpu_facts, query.entry, None))
     return recommend(asked, Evidence(records=RECORDS, tried=tried), known, top)
 
 

@@ -84,7 +84,7 @@ def tried(row: Mapping[str, Any], number: int) -> Tried:
 def answer(row: Mapping[str, Any], runs: list[Tried], given: Mapping[str, Any]) -> Recommendation:
     asked = Asked(**row["question"])
     query = ask(asked)
-    tables = known_about(query.gpu_facts, query.entry, None)
+    tables = known_about(query.arch, query.gpu_facts, query.entry, None)
     if not given.get("writeups", True):
         tables["writeups"] = ()
     records = load().records if given.get("records", True) else ()

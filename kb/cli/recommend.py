@@ -214,7 +214,7 @@ def answer_to(asked: Asked, store: Path | None, records: Any, top: int) -> Recom
 
     asked_query = ask(asked)
     evidence = gather(asked_query, store, records)
-    tables = known_about(asked_query.gpu_facts, asked_query.entry, store)
+    tables = known_about(asked_query.arch, asked_query.gpu_facts, asked_query.entry, store)
     for problem in evidence.problems:
         typer.echo(f"kbctl: a record was left out: {problem}", err=True)
     return advise(asked, evidence, Known(**tables), top)
