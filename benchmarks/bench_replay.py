@@ -317,6 +317,8 @@ def main() -> None:
     results = json.loads(said.out.read_text("utf-8")) if said.out.exists() else {}
     begun = time.monotonic()
     run = results.setdefault("run", {"cpu_s": {}})
+    if not said.tasks:
+        run["cpu_s"] = {}
     with ProcessPoolExecutor() as pool:
         for each in as_completed([pool.submit(done, chain, said.freeze) for chain in chains if chain]):
             told = each.result()

@@ -227,9 +227,9 @@ def tuner(found: Json | None) -> str:
     head = ("space: policy", "valid tries before within 5 %", "failed tries before")
     title = "### Tuning spaces that are no language models, all GPUs but one known"
     said = (
-        "Means over the GPUs; 100 tries at most. Optuna is told of failures; its TPE is asked for numbers, of "
-        "which the most alike configuration is taken, and (*categories*) for words, drawn again where not on "
-        "offer."
+        "Means over the GPUs; 100 tries at most. Optuna is told of failures; its TPE is asked for numbers, "
+        "of which the most alike configuration is taken, and (*categories*) for words, drawn again where not "
+        "on offer."
     )
     return f"{title}\n\n{said}\n\n{table(head, rows)}"
 
