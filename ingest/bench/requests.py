@@ -5,6 +5,7 @@ Owns the statistics over requests. Must not know any file format, and must not d
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,8 +36,9 @@ _APART = (
     "provider",
 )
 _NO = ("0", "0.0", "no", "n", "false", "none")
-_FAILURES = ("failed", "fail", "failure", "error", "timeout")
-_REFUSED = 400  # the least code of HTTP that is a failure
+_FAILURES = ("failed", "fail", "failure", "error", "timeout", "aborted", "cancelled", "rejected")
+_REFUSED = re.compile(r"\b[45]\d\d\b")  # codes of HTTP
+_BUSY = 0.05  # requests in flight: with fewer, the clock counts in another unit than it seems
 _STATED = re.compile(r"(?:_mean|_per_user)$")
 _WHOLE_RUN = ("request_s", "completed", "failed", "accept", "goodput", "peak_", "total_tok_s", "input_tok_s")
 
@@ -204,7 +206,7 @@ def _failed(row: Record) -> bool:
             return True
         if kind == "error" and not cells.is_nothing(raw) and said not in _NO:
             return True
-        if kind in ("success", "code") and (cells.number(raw) or 0) >= _REFUSED:
+        if kind in ("success", "code") and _REFUSED.search(said):
             return True
     return False
 
@@ -215,7 +217,7 @@ def _rates(good: Sequence[Record], units: Units, record: Record) -> dict[str, An
     if not spans or len(spans) < len(good):
         return {}
     seconds = (max(span.end for span in spans) - min(span.start for span in spans)) * _clock(spans)
-    if seconds <= 0:
+    if seconds <= 0 or sum(span.took or math.inf for span in spans) / 1e3 < seconds * _BUSY:
         return {}
     made = record.get("total output tokens")
     return {"duration_s": seconds, "request throughput (req/s)": len(good) / seconds} | (

@@ -33,9 +33,8 @@ _NAMERS = (  # objects whose "name" is that of what they describe
     (re.compile(r"hardware|gpus?|accelerators?|devices?|gpu_info|hardware_info"), "gpu", "gpu_count"),
     (re.compile(r"engine|framework|server|runtime|inference_engine"), "engine", ""),
 )
-_NAMES = tuple(  # what tells a thing best comes first; a type is a class of things, often
-    re.compile(rf"(?:canonical_|repo_|model_|hf_|chip_|gpu_|display_|short_)?(?:{one})")
-    for one in ("name", "id", "model|path", "type")
+_NAME = re.compile(
+    r"(?:canonical_|repo_|model_|hf_|chip_|gpu_|display_|short_)?(?P<kind>name|id|path|model|type)"
 )
 _TYPES: dict[str, Callable[[str], Any]] = {"gpu": names.gpu, "engine": names.known_engine}
 _COUNT = re.compile(r"(?:chip_|gpu_|device_|num_)?(?:count|gpus|number|n)")
@@ -158,25 +157,27 @@ def _named_thing(key: str, value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _thing(value: Mapping[str, Any], named: str, counted: str) -> dict[str, Any]:
-    name = next((one for pattern in _NAMES for one in _names_by(pattern, value, named)), None)
+    name = _name_in(value, named)
     if name is None or _is_result(_own(value), {}):
         return {}
-    rest = {key: one for key, one in _flat(value).items() if not _name_of(key)}
+    rest = {key: one for key, one in _flat(value).items() if not _NAME.fullmatch(key.lower())}
     count = next((one for key, one in rest.items() if _COUNT.fullmatch(key.lower())), None)
     version = rest.get("version") if named == "engine" else None
     told = {named: name, counted: count, "engine_version": version}
     return rest | {key: one for key, one in told.items() if key and one is not None}
 
 
-def _name_of(key: str) -> bool:
-    return any(pattern.fullmatch(key.lower()) for pattern in _NAMES)
-
-
-def _names_by(pattern: re.Pattern[str], value: Mapping[str, Any], named: str) -> Iterable[str]:
-    """Names of a thing under keys of one kind; those of types only where the vocabulary knows them."""
-    told = (one for key, one in value.items() if pattern.fullmatch(str(key).lower()))
-    known = _TYPES.get(named) if pattern is _NAMES[-1] else bool
-    return (one for one in told if isinstance(one, str) and known is not None and known(one))
+def _name_in(value: Mapping[str, Any], named: str) -> str | None:
+    """What tells a thing best; a type, often a class of things, only where the vocabulary knows it."""
+    told: dict[str, str] = {}
+    for key, one in value.items():
+        found = _NAME.fullmatch(str(key).lower())
+        if found and isinstance(one, str) and one:
+            told.setdefault(found["kind"], one)
+    last = told.get("path") if named == "model" else told.get("type", "")
+    known = _TYPES.get(named, bool)
+    best = next((told[kind] for kind in ("name", "id", "model") if kind in told), None)
+    return best or (last if last and known(last) else None)
 
 
 def _by_cases(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
