@@ -312,6 +312,8 @@ def main() -> None:
     parser.add_argument("--freeze", action="store_true", help="write the splits instead of holding to them")
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     said = parser.parse_args()
+    if unknown := sorted(set(said.tasks) - set(TASKS)):
+        parser.error(f"no such task: {', '.join(unknown)} (there are {', '.join(TASKS)})")
     wanted = said.tasks or list(TASKS)
     chains = [[name for name in chain if name in wanted] for chain in CHAINS]
     results = json.loads(said.out.read_text("utf-8")) if said.out.exists() else {}
@@ -324,9 +326,14 @@ def main() -> None:
             told = each.result()
             run["cpu_s"] |= told.pop("cpu_s")
             results |= told
+            _write(said.out, results)  # a task that fails later loses nothing that is done
     if not said.tasks:
         run |= {"wall_s": round(time.monotonic() - begun), "cores": os.cpu_count()}
-    said.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        _write(said.out, results)
+
+
+def _write(path: Path, results: dict[str, Any]) -> None:
+    path.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
