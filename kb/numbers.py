@@ -107,7 +107,7 @@ def _chance(part: Mapping[str, Any]) -> Found:
     for step, row in part["steps"].items():
         ranked = sorted(row["coef"].items(), key=lambda one: -abs(one[1]))
         rows[step] = ", ".join(f"{name} {value:+.2f}" for name, value in ranked[:_MOST])
-    rows["described in"] = "docs/recommender.md"
+    rows["described in"] = "docs/chances.md"
     return "the chance to pass each step of a try, and what moves its log-odds most", rows
 
 

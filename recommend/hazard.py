@@ -31,11 +31,12 @@ PROOF = (
     "served-near",
 )
 FOR = (*PROOF, "near-trust", "far-trust")
-AGAINST = ("failed-near", "near-doubt", "far-doubt", "trapped", "left-open", "emulated", "tight")
+NEARBY = ("failed-near", "near-doubt", "far-doubt", "trapped", "left-open")
+AGAINST = (*NEARBY, "emulated", "tight")
 DOUBTS = ("disputed", "suspect", "no-code")
 # How far a feature may move a chance before the penalty holds it: proof far, what merely describes less.
 EASE = dict.fromkeys(PROOF, 3.0)
-EVIDENCE = ("near-trust", "far-trust", *AGAINST[:5], "by-hand")
+EVIDENCE = ("near-trust", "far-trust", *NEARBY, "by-hand")
 DESCRIPTION = 0.7
 # What only examples of records have; learned, so that their base rate is not taken for that of tries.
 NUISANCE = "as-reported"
