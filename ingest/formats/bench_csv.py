@@ -176,7 +176,7 @@ FORMAT = Format(
         "people's own columns are read alike. Each row is a point; rows that name hardware, model or "
         "engine are grouped by them; columns named as an engine option are settings. A throughput that "
         "does not say which tokens it counts is settled by arithmetic where lengths, batch and time allow "
-        "it. Rows of single requests are folded to a point for each load, said to be computed. Rows whose "
-        "results are empty (a failed run) are kept if they count requests, and otherwise listed."
+        "it. Rows of single requests are folded to a point for each load and setting, said to be computed. "
+        "Rows whose results are empty (a failed run) are kept if they count requests, and otherwise listed."
     ),
 )
