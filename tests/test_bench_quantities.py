@@ -179,6 +179,8 @@ def test_thousands_and_what_is_no_number(cell: str, value: float | None) -> None
         (["images/s", "P99 latency (ms)", "num_requests"], False),
         (["req/s", "P99 E2E (ms)", "Memory bandwidth (GB/s)"], True),
         (["training tok/s", "step time (s)"], False),
+        (["output_throughput", "memory_bandwidth_gbps"], True),
+        (["throughput (GB/s)", "tflops"], False),
     ],
 )
 def test_one_label_of_another_kind_takes_no_figure_from_a_service(names: list[str], serves: bool) -> None:

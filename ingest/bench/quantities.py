@@ -92,7 +92,13 @@ def serves_tokens(names: Iterable[str]) -> bool:
     """
     told = list(names)
     others = any(_ANOTHER_KIND.search(words_of(name)) for name in told)
-    return not others or any(_SERVED.search(words_of(name)) and understand(name) for name in told)
+    return not others or any(map(_is_served, told))
+
+
+def _is_served(label: str) -> bool:
+    found = understand(label)
+    directed = found is not None and "tok_s" in found.name and not found.loose
+    return directed or (found is not None and _SERVED.search(words_of(label)) is not None)
 
 
 def words_of(label: str) -> str:
