@@ -123,7 +123,7 @@ def facts_of(events: Iterable[Event], only: frozenset[str] | None = None) -> dic
             if key in MERGED and isinstance(value, Mapping):
                 facts[key] = {**facts.get(key, {}), **value}
             elif key == "weights_gib":
-                facts[key] = max(float(facts.get(key, 0.0)), float(value))
+                facts[key] = max(facts.get(key, 0.0), number(str(value)) or 0.0)
             elif key in LAST_WINS:
                 facts[key] = value
             else:

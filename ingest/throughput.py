@@ -5,6 +5,7 @@ Owns what counts as a steady window. Must not mix it with what clients measured:
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import median
@@ -38,7 +39,7 @@ def _windows(samples: Sequence[Event]) -> Iterable[Measurement]:
     for one in samples:
         speed = one.values["metrics"].get("output_tok_s")
         running = one.values["workload"].get("concurrency")
-        if speed and running:
+        if speed and running and math.isfinite(running):
             levels[running].append(one)
     accepted = [
         one.values["metrics"]["accept_length"] for one in samples if "accept_length" in one.values["metrics"]

@@ -273,7 +273,7 @@ def _fences(text: str) -> Iterator[tuple[str, int, str]]:
 def _content(path: Path, line: int, toml: str) -> Content:
     try:
         values = tomllib.loads(toml)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # no TOML, or a number beyond all bounds
         found = re.search(r"\(at line (\d+)", str(error))
         at = line + int(found[1]) - 1 if found else line
         raise RecordError(f"not TOML: {error}", where=f"{path}:{at}", tip=_toml_tip(toml)) from error

@@ -235,4 +235,8 @@ def finite_number(value: Any) -> float | None:
     """A number that JSON can say; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if abs(value) < float("inf") else None
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number with hundreds of digits
+        return None
+    return number if abs(number) < float("inf") else None

@@ -34,6 +34,16 @@ FOUND = {
     "rocm.txt": "======= ROCm System Management Interface =======\n"
     "GPU  Temp  AvgPwr  SCLK  MCLK  Fan  Perf  PwrCap  VRAM%  GPU%\n"
     "0x1  35.0c 1.2.3W 800Mhz 900Mhz 0% auto 300.0W 0% 0%\n",
+    "kbctl.toml": f"gpu = {HUGE}\n",
+    "latency.json": '{"avg_latency": 1' + "0" * 400 + ', "latencies": [1.0], "percentiles": {"50": 1.0}}',
+    "pmon.txt": "# gpu pid type sm mem enc dec command\n# Idx # C/G % % % % name\n"
+    f"  0 77 C {HUGE} 1 - - python\n",
+    "vllm.log": "INFO 03-01 12:00:00 [api_server.py:1] vLLM API server version 0.9.0\n"
+    "INFO 03-01 12:00:09 [gpu_model_runner.py:9] Model loading took 15.016.02 GiB and 3 seconds\n",
+    "busy.log": "INFO 03-01 12:00:00 [api_server.py:1] vLLM API server version 0.9.0\n"
+    + "INFO 03-01 12:00:09 [loggers.py:1] Engine 000: Avg prompt throughput: 1.0 tokens/s, Avg generation "
+    f"throughput: 5.0 tokens/s, Running: {HUGE} reqs, Waiting: 0 reqs, GPU KV cache usage: 1.0%\n" * 3,
+    "empty_table.md": "# TTFT (ms)\n\n|\n|---|\n|\n|\n\n| |\n|---|\n| TTFT (ms) |\n| tok/s |\n",
     "digits.txt": "$ vllm serve m --max-num-seqs " + "9" * 5000,
 }
 

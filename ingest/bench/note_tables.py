@@ -116,13 +116,15 @@ def is_turned(table: Table) -> bool:
     """Whether rows name the measures and columns the setups."""
     first = [row[0] for _, row in table.rows if row]
     named = _results(first, _RESULTS)
-    return named >= 2 and named * 2 >= len(first) and words_of(table.header[0]) in _METRIC_WORDS
+    metrics = bool(table.header) and words_of(table.header[0]) in _METRIC_WORDS
+    return named >= 2 and named * 2 >= len(first) and metrics
 
 
 def _by_rows(table: Table, base: Facts, client: str) -> Iterator[Pair]:
     records = [
         (line, {cells.plain(k): v for k, v in row.items()})
         for line, row in islice(table.records(), _MOST_ROWS)
+        if row
     ]
     units = Units.of(row for _, row in records)
     serial = _is_serial(table)

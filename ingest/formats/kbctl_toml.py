@@ -29,7 +29,7 @@ def read(source: Source) -> Reading:
     """``extra``: said (fields of a run), separate (file patterns), join (file pattern -> log pattern)."""
     try:
         told = tomllib.loads(source.text[:_LARGEST])
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # no TOML, or a number beyond all bounds
         raise Unreadable(f"it is no TOML: {error}") from None
     except RecursionError:
         raise Unreadable("it is nested too deeply") from None

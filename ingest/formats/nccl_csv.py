@@ -61,6 +61,8 @@ def _sniff(source: Source) -> float:
 
 def _read(source: Source) -> Reading:
     rows = tables.delimited(source.text.lstrip("\ufeff"))
+    if not rows:
+        raise Unreadable("the table is empty")
     columns = _columns(rows[0])
     points = [point for line, row in enumerate(rows[1:], 2) if (point := _point(row, columns, line))]
     if not points:

@@ -105,7 +105,7 @@ class _Processes:
         )
         for name, metric in _SHARES:
             value = cells.get(name, "-")
-            if re.fullmatch(r"\d+", value):
+            if re.fullmatch(r"\d{1,9}", value):
                 before = one.get(metric)
                 one[metric] = max(int(value), before) if isinstance(before, int) else int(value)
 

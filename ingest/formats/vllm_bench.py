@@ -18,6 +18,7 @@ from ingest.formats import Format, Unreadable
 from ingest.settings import asked_settings, own_options
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
+from kb.wire import finite_number
 
 _TOOL = "vllm bench serve"
 _SGLANG_MARKS = ("(retokenized):", "E2E Latency (ms):")
@@ -154,7 +155,8 @@ def _latency_point(result: dict[str, Any], line: int) -> Measurement:
     seconds = {"mean": result["avg_latency"]} | {
         f"p{key}": value for key, value in (percentiles if isinstance(percentiles, dict) else {}).items()
     }
-    metrics = {f"e2e_ms_{k}": float(v) * 1e3 for k, v in seconds.items() if isinstance(v, int | float)}
+    told = {key: finite_number(value) for key, value in seconds.items()}
+    metrics = {f"e2e_ms_{key}": value * 1e3 for key, value in told.items() if value is not None}
     known = dict.fromkeys(metrics, "latency of a whole batch")
     return Measurement(metrics=dict(metrics), client="vllm bench latency", line=line, source_names=known)
 
