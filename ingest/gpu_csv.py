@@ -159,10 +159,17 @@ def _as_wide_as_rows(
     if len(columns) in widths:
         return columns
     if len(columns) > 2 and widths == {len(columns) - 1}:
-        return columns[:-1]
+        return columns[:-1] if all(_in_place(columns, row) for row in rows) else ()
     if widths == {len(columns) + 1} and not any(row[-1].strip() for row in rows):
         return (*columns, Column("", "other"))
     return ()
+
+
+def _in_place(columns: Sequence[Column], row: Sequence[str]) -> bool:
+    """Whether times and indices of a narrow row stand where the header has them."""
+    wanted = {"time": r"\s*\S*\d{2}[-/:.]?\d{2}.*|\s*\d+(?:\.\d+)?\s*", "index": r"\s*(?:GPU\s*)?\d{1,3}\s*"}
+    told = zip(columns, row, strict=False)
+    return all(re.fullmatch(wanted[one.role], cell) for one, cell in told if one.role in wanted)
 
 
 def split_cells(text: str, delimiter: str) -> list[str]:

@@ -54,8 +54,19 @@ def started(place: Path, *options: str, server: tuple[str, ...] = ()) -> subproc
     words += ["--", str(place / "vllm"), "serve", "org/m", "--port", str(free_port()), *server]
     environment = {**os.environ, "PATH": f"{place}:/usr/bin:/bin", "VLLM_X": "1", "HF_TOKEN": "hf_secret"}
     return subprocess.Popen(
-        words, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        words,
+        cwd=place,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_interruptible,  # noqa: PLW1509 - no other thread runs here
     )
+
+
+def _interruptible() -> None:
+    """As a shell in the foreground starts it: tests that run in the background inherit a deaf ear."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def told(place: Path) -> dict[str, Any]:

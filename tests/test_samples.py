@@ -48,3 +48,10 @@ def test_every_format_keeps_the_samples_that_it_sums_up(path: Path, tmp_path: Pa
                 assert store.rows(ends, [gpu.index])[0] == pytest.approx((told["min"], told["max"]), rel=1e-3)
         ((rows,),) = store.rows("SELECT count(*) FROM sample")
     assert rows == sum(gpu.samples for gpu in reading.telemetry.gpus)
+
+
+def test_a_row_that_lacks_its_first_cell_is_not_read_one_to_the_left() -> None:
+    text = "index,timestamp,power_w,util_pct,extra\n" + "".join(
+        f"2026/05/03 12:00:0{second}.000,0,33{second},90\n" for second in range(4)
+    )
+    assert not read_source(Source(Path("loop.csv"), text.encode())).telemetry
