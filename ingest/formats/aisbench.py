@@ -22,17 +22,11 @@ from kb.model import LineCount, Measurement, Reading
 _TOOL = "AISBench"
 _PARAMETERS, _COMMON = "Performance Parameters", "Common Metric"
 _TASK = re.compile(r"Performance Results of task: (?P<model>[^/\s]+)/(?P<dataset>[^:\s]+)")
-_COMMON_METRICS = {
-    "success requests": ("completed", 1.0),
-    "failed requests": ("failed", 1.0),
-    "concurrency": ("concurrency_mean", 1.0),
-    "request throughput": ("request_s", 1.0),
-    "total input tokens": ("input_tokens", 1.0),
-    "total generated tokens": ("output_tokens", 1.0),
-    "input token throughput": ("input_tok_s", 1.0),
-    "output token throughput": ("output_tok_s", 1.0),
-    "total token throughput": ("total_tok_s", 1.0),
-    "prefill token throughput": ("prefill_tok_s", 1.0),
+# What other tools mean otherwise, or have no word for; the rest is as everywhere.
+_OWN_WORDS = {
+    "success requests": "completed",
+    "concurrency": "concurrency_mean",
+    "prefill token throughput": "prefill_tok_s",
 }
 _LENGTHS = {"inputtokens": "input_len", "outputtokens": "output_len"}
 
@@ -62,15 +56,16 @@ class _Point:
     def add_common(self, label: str, raw: Any) -> None:
         """One row of the second table."""
         cell = cells.read_cell(raw)
-        known = _COMMON_METRICS.get(label.lower())
         if cell is None:
             return
-        if known is not None:
-            self.metrics[known[0]] = cell.value * known[1]
+        if (own := _OWN_WORDS.get(label.lower())) is not None:
+            self.metrics[own] = cell.value
         elif label == "Benchmark Duration":
             self.metrics["duration_s"] = cell.value * (1e-3 if cell.rest.startswith("ms") else 1.0)
         elif label in ("Total Requests", "Max Concurrency"):
             self.workload["prompts" if label == "Total Requests" else "concurrency"] = int(cell.value)
+        elif (told := understand(label)) is not None:
+            self.metrics[told.name] = cell.value * told.factor
 
     def measurement(self, dataset: str | None) -> Measurement:
         """The stage as a point."""
