@@ -14,6 +14,7 @@ from ingest.bench.tables import Table
 _RULE = re.compile(r"^[\s=_─━-]{3,}$")
 _GAP = re.compile(r"\s{2,}|\t")
 _MOST_COLUMNS = 40
+_UNITS = ("x", "×", "%")  # set apart from the last figure, to stand in line
 _WIDEST = 400
 
 
@@ -34,6 +35,8 @@ def aligned_tables(lines: Iterable[tuple[int, str]], is_header: Callable[[list[s
             parts = [table.rows[-1][1][0], *parts]  # it continues the one above
         else:
             named = indent + len(parts[0])
+        if table is not None and len(parts) == len(table.header) + 1 and parts[-1] in _UNITS:
+            parts = [*parts[:-2], f"{parts[-2]} {parts[-1]}"]
         if table is not None and _is_row(parts, table):
             table.rows.append((number, parts))
         elif (

@@ -39,6 +39,7 @@ _DECIMAL_COMMA = re.compile(r"^[+-]?\d{1,3}(?:\.\d{3})*,\d+(?!\d)")
 _PARTED = re.compile(r"^[+-]?\d{1,3}(?:[ '’]\d{3})+(?:[.,]\d+)?+(?![\d'’]|\s*%)")  # "1 702,1", "1'702.1"
 _PARTING = re.compile(r"(?<=\d)[ '’](?=\d{3}(?!\d))")
 _LINK = re.compile(r"\[([^\[\]]{1,200})\]\([^()\s]{1,300}\)")
+_ESCAPED = re.compile(r"\\([_*`|#~\[\]<>()+.!-])")  # of Markdown
 _MARKUP = re.compile(r"\*\*|__|`|<[^>]{1,20}>|[🏆⭐✅🥇🔥]")
 
 
@@ -94,7 +95,8 @@ def whole(raw: Any) -> int | float | None:
 
 def plain(text: str) -> str:
     """A cell's text without Markdown and HTML decoration."""
-    return " ".join(_MARKUP.sub("", _LINK.sub(r"\1", text) if "](" in text else text).split())
+    bare = _MARKUP.sub("", _LINK.sub(r"\1", text) if "](" in text else text)
+    return " ".join((_ESCAPED.sub(r"\1", bare) if "\\" in bare else bare).split())
 
 
 def is_nothing(raw: Any) -> bool:

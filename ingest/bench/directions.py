@@ -23,10 +23,21 @@ def settle_direction(row: Row) -> None:
     _settle_by_test(row)
     for scope in ("", "_per_gpu", "_per_user"):
         name = f"tok_s{scope}"
-        if name in row.metrics and scope == "":
+        if name in row.metrics and _is_sum(row, scope):
+            _rename(row, name, f"total_{name}")
+        elif name in row.metrics and scope == "":
             _rename(row, name, _counted(row) or "output_tok_s")
         elif name in row.metrics:
             _rename(row, name, f"output_{name}")
+
+
+def _is_sum(row: Row, scope: str) -> bool:
+    """Whether a bare rate is that of the tokens read and of those made together, which stand beside it."""
+    given, made = (row.metrics.get(f"{way}_tok_s{scope}") for way in ("input", "output"))
+    measured = row.metrics[f"tok_s{scope}"]
+    if not given or not made or not measured:
+        return False
+    return abs(given + made - measured) < 0.05 * measured
 
 
 _READS = re.compile(r"\b(?:pp ?\d+|prefill|prompt(?: processing)?)\b", re.IGNORECASE)
@@ -109,4 +120,4 @@ def _of_total(row: Row, totals: float, measured: float) -> str | None:
     made = answers * (row.workload.get("output_len") or 0)
     if abs(made - totals) < 0.05 * totals:
         return "output_tok_s"
-    return "total_tok_s" if row.workload.get("input_len") else None
+    return "total_tok_s" if row.workload.get("input_len") else "tok_s"  # of which kind, nobody says

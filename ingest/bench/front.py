@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ingest.bench import cells, names
-from ingest.bench.identity import Facts
+from ingest.bench import cells, names, variants
+from ingest.bench.identity import Facts, split_count
 from ingest.bench.quantities import words_of
 from ingest.bench.rows import ENGINE_VERSION, VAGUE_ENGINE, place, put_version
 
@@ -36,13 +36,14 @@ def facts_of(pairs: Iterable[tuple[str, str]], base: Facts | None = None) -> Fac
     for key, raw in pairs:
         value = cells.plain(raw).strip("\"'")
         _mentions(facts, key, value)
-        prose = len(value) > 120 or value.count(" ") > 9
+        prose = len(value) > 120 or _REMARK.sub("", value).count(" ") > 9
         if cells.is_nothing(value) or value.lower() in ("not installed", "not set") or prose:
             continue
         _take(facts, key, value)
     return facts
 
 
+_REMARK = re.compile(r"\s*\([^()]*\)")
 _RELEASE = re.compile(
     r"\b(?P<engine>vLLM|SGLang|TensorRT-LLM|TRT-LLM|llama\.cpp|LMDeploy|TGI|Ollama)"
     r"[ :=]+v?(?P<version>\d+(?:\.\w+)+)",
@@ -100,7 +101,7 @@ def _identity(facts: Facts, key: str, value: str) -> None:
     if key == "gpu_count":
         facts.gpu_count = facts.gpu_count or (int(cells.number(value) or 0) or None)
     elif key == "engine":
-        found = re.match(r"^(.+?)[\s=]+v?(\d[\w.+-]*)$", value)
+        found = re.match(r"^(.+?)[\s=]+v?(\d+\.[\w.+-]*)$", value)
         facts.engine = facts.engine or names.engine(found[1].rstrip("=: ") if found else value)
         facts.engine_version = facts.engine_version or (found[2] if found else None)
     else:
@@ -170,20 +171,60 @@ def _name_model(facts: Facts, heading: str) -> None:
     if named is None or (before is not None and before.id == named.id):
         return
     facts.model, facts.quantization, facts.environment = heading, None, {}
-    facts.settings = {key: one for key, one in facts.settings.items() if key in ("tp", "pp", "ep", "dp")}
+    facts.settings = _widths(facts.settings)
+
+
+def _widths(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: one for key, one in settings.items() if key in ("tp", "pp", "ep", "dp")}
+
+
+_COMPARES = re.compile(r"(?i)\b(?:vs|versus|compar\w*|against|than|and|or)\b")
+_PARTS = re.compile(r"\s+[—–|·/-]\s+|[:,]\s+")
+
+
+def _servers_in(heading: str) -> set[str]:
+    return {found for word in re.split(r"[\s,:()]+", heading) if (found := variants.engine_in(word))}
+
+
+def _server_in(heading: str) -> str | None:
+    """The one server that a heading names, where it compares none."""
+    named = _servers_in(heading)
+    return named.pop() if len(named) == 1 and not _COMPARES.search(heading) else None
+
+
+def titled(title: str, base: Facts) -> Facts:
+    """Facts that lack them with what parts of a title name: "llama.cpp — RTX 3050 — Llama 3.2 3B"."""
+    facts = replace(base, engine=base.engine or _server_in(title), settings=dict(base.settings))
+    _take_counts(facts, title)
+    parts = [part.strip() for part in _PARTS.split(title) if part.strip()]
+    cards = [part for part in parts if names.gpu(split_count(part)[1])]
+    if len(cards) == 1 and facts.gpu is None:
+        facts.gpu_count, facts.gpu = split_count(cards[0])
+    for part in parts if facts.model is None else ():
+        _name_model(facts, part)
+    return facts
 
 
 def headed(heading: str, base: Facts) -> Facts:
-    """Facts with what a heading adds: "4x RTX PRO 6000", "TP=2"."""
+    """Facts with what a heading adds: "4x RTX PRO 6000", "TP=2", the model or the server that it names."""
     facts = replace(base, settings=dict(base.settings))
+    _take_counts(facts, heading)
+    innermost = heading.rsplit(" / ", 1)[-1].strip()
+    _name_model(facts, innermost)
+    engine, named = _server_in(innermost), _servers_in(innermost)
+    if names.engine(facts.engine) not in named and (engine or len(named) > 1):
+        facts.engine, facts.engine_version, facts.environment = engine, None, {}
+        facts.settings = _widths(facts.settings)
+    return facts
+
+
+def _take_counts(facts: Facts, heading: str) -> None:
     counted = _COUNTED.search(heading)
     if counted and facts.gpu is None:
         name = _product(counted["name"])
         facts.gpu, facts.gpu_count = (name, int(counted["count"])) if name else (None, facts.gpu_count)
-    _name_model(facts, heading.rsplit(" / ", 1)[-1].strip())
     for found in _TP.finditer(heading):
         facts.settings.setdefault(found["key"].lower(), int(found["n"]))
-    return facts
 
 
 def _product(text: str) -> str | None:

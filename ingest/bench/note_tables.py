@@ -50,13 +50,13 @@ _FIGURES = (
     "accuracy",
 )
 _HEADING_LOADS = re.compile(
-    r"(?P<key>ISL|OSL|input|output|concurrency|conc|batch(?: size)?|bs|C|TP|context|users)"
+    r"(?P<key>ISL|OSL|input|output|concurrency(?: level)?|conc|batch(?: size)?|bs|C|TP|context|users)"
     r"(?:\s*[=:]\s*|(?<=SL)\s+)"
     r"(?P<value>\d+(?:,\d{3})*k?)",
     re.IGNORECASE,
 )
 _MOST_ROWS = 5000  # of one table in a page: what is longer is no write-up
-_METRIC_WORDS = {"metric", "metrics", "measure", "measurement", "", "statistic", "stat", "quantity", "kpi"}
+METRIC_WORDS = {"metric", "metrics", "measure", "measurement", "", "statistic", "stat", "quantity", "kpi"}
 _FIELD_WORDS = {
     "field",
     "property",
@@ -116,7 +116,7 @@ def is_turned(table: Table) -> bool:
     """Whether rows name the measures and columns the setups."""
     first = [row[0] for _, row in table.rows if row]
     named = _results(first, _RESULTS)
-    metrics = bool(table.header) and words_of(table.header[0]) in _METRIC_WORDS
+    metrics = bool(table.header) and words_of(table.header[0]) in METRIC_WORDS
     return named >= 2 and named * 2 >= len(first) and metrics
 
 

@@ -52,7 +52,7 @@ _PER_USER = re.compile(r"\b(?:per )?(?:user|users|request|req|stream|seq|sequenc
 _DERIVED = re.compile(
     r"\b(?:spread|half width|variance|cv|ci|drift|reduction|improvement|increase|decrease|stable|attainment"
     r"|delta|diff|difference|change|gain|speedup|overhead|penalty|regression|savings?|cost"
-    r"|price|usd|dollars?|stderr|uplift|degradation)\b"
+    r"|price|usd|dollars?|stderr|uplift|degradation|ceiling|saturation)\b"
 )
 _ASKED = re.compile(r"\b(?:timeout|threshold|budget|limit|deadline|slo|sla)\b")
 _CONDITION = re.compile(  # a limit under which something was measured: "@ SLO", "(SLO 500 ms)"
@@ -108,7 +108,7 @@ def words_of(label: str) -> str:
 
 @lru_cache(maxsize=8192)
 def _words_of(label: str) -> str:
-    text = label.replace("μ", "µ").replace("²", "")
+    text = label.replace("μ", "µ").replace("²", "").replace("Δ", " delta ")
     if not text.isascii():
         text = _SPOKEN_TERM.sub(lambda found: f" {_SPOKEN[found[0].lower()]} ", text)
     text = _PROPER.sub(lambda found: f" {found[0].lower()} ", text)

@@ -23,6 +23,7 @@ _ONES: dict[str, str] = {word: kind for kind, words in labels("requests").items(
 _LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
 _FEWEST = 3  # requests at one load; what is measured once is a result
 _FEWEST_ROWS = 5
+_MANY = 20
 _NUMBERED = re.compile(r"\d$|^[0-9a-f]{8,}|^[0-9a-f-]{20,}$")  # names of single requests
 _APART = (
     "backend",
@@ -52,10 +53,12 @@ def are_requests(rows: Sequence[Record]) -> bool:
     told = [one for key in keys if (one := _measured(key))]
     timed = any(one.name.startswith(_LATENCIES) for one in told)
     streamed = any(one.name.startswith("ttft") for one in told)
-    marks = {"id", "start", "end", "text"} | ({"success", "error"} if streamed else set())
+    alone = len(rows) >= _MANY and not any(place(key) for key in keys)  # nothing tells a load or a test
+    marks = {"id", "start", "end", "text"} | ({"success", "error"} if streamed or alone else set())
     if not timed or not kinds & marks:
         return False
-    if any(not _STATED.search(one.name) and not one.name.endswith("tok_s") for one in told):
+    of_one = (one for one in told if one.name != "total_tokens")  # both kinds, as APIs count a request
+    if any(not _STATED.search(one.name) and not one.name.endswith("tok_s") for one in of_one):
         return False
     if any(one.name.startswith(_WHOLE_RUN) for one in told):
         return False
@@ -64,8 +67,15 @@ def are_requests(rows: Sequence[Record]) -> bool:
 
 def fold(rows: Sequence[Record], units: Units) -> list[dict[str, Any]]:
     """One record for each load (and server) of the requests, under labels of the common grammar."""
+    rows = _alike(rows)
     about = _about(rows)
     return [_folded(group, units, about) for group in _groups(rows, about)]
+
+
+def _alike(rows: Sequence[Record]) -> list[Record]:
+    """The rows that share a label with most of them: a summary that ends their list is no request."""
+    usual = {key for key in _labels(rows) if 2 * sum(key in row for row in rows) >= len(rows)}
+    return [row for row in rows if usual & row.keys()]
 
 
 def distribution(values: Iterable[float | None]) -> dict[str, float]:
@@ -117,7 +127,7 @@ def _names_group(key: str, rows: Sequence[Record]) -> bool:
         return kind is None and where is None and (words_of(key) in _APART or names.is_option(key))
     if where[1] not in ("test", "dataset"):
         return kind is None
-    values = {str(row.get(key)) for row in rows}
+    values = {str(row[key]) for row in rows if row.get(key) is not None}
     repeated = kind is None and len(values) * _FEWEST <= len(rows)
     return repeated or not all(_NUMBERED.search(value) for value in values)
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from ingest.bench import cells, names
+from ingest.bench.consistency import settle_times
 from ingest.bench.directions import of_one_request, settle_direction
 from ingest.bench.file_names import fill_by_test
 from ingest.bench.identity import Facts, split_count
@@ -83,6 +84,7 @@ def read_row(record: Mapping[str, Any], units: Units | None = None, base: Facts 
         _place_cell(row, label, raw, units or Units(), bool(stated - {label}))
     _take_bare_percentiles(row)
     settle_direction(row)
+    settle_times(row)
     _settle_score(row)
     _take_labelled_load(row, record)
     row.facts = fill_by_test(row.facts, row.workload.get("test"))
@@ -135,7 +137,7 @@ def _place_cell(row: Row, label: str, raw: Any, units: Units, has_other_rates: b
         put_version(row.facts, named["engine"], str(raw))
         return
     where = place(label)
-    if where == ("identity", "engine") and VAGUE_ENGINE.search(label) and not names.known_engine(str(raw)):
+    if where == ("identity", "engine") and VAGUE_ENGINE.search(label) and not _is_engine(raw):
         where = None  # a back end may as well be a protocol or a kernel
     if where is None and _plain_rate(label) and has_other_rates:
         where = ("workload", "request_rate")
@@ -184,6 +186,10 @@ def put_version(facts: Facts, engine: str, value: str) -> None:
     if found and facts.engine_version is None:
         facts.engine = facts.engine or names.engine(engine.replace(" ", "-"))
         facts.engine_version = found[1]
+
+
+def _is_engine(raw: Any) -> bool:
+    return names.known_engine(cells.plain(str(raw))) is not None
 
 
 def _plain_rate(label: str) -> bool:

@@ -40,6 +40,7 @@ _TYPES: dict[str, Callable[[str], Any]] = {"gpu": names.gpu, "engine": names.kno
 _COUNT = re.compile(r"(?:chip_|gpu_|device_|num_)?(?:count|gpus|number|n)")
 _MACHINE = ("host", "machine", "hardware", "platform")
 _FOLDED = ("median", "mean", "average", "avg", "best", "aggregate", "summary", "averages", "medians")
+_DETAILS = re.compile(r"metrics|timings?|stats|usage|result|response")
 _NUMBERED = (
     (re.compile(r"prefill|context|input|prompt|isl|ctx|length"), "input_len"),
     (re.compile(r"conc|users?|parallel|clients"), "concurrency"),
@@ -94,7 +95,16 @@ def _scalar_rows(value: list[Any]) -> list[dict[str, Any]]:
     """The members of a list of objects without what is nested in them; none where other things are listed."""
     if not all(isinstance(one, Mapping) for one in value):
         return []
-    return [_own(one) for one in value]
+    return [_own(one) | _own(next(iter(_details(one)), {})) for one in value]
+
+
+def _details(request: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """Objects that hold the figures of the request that they stand in."""
+    return (
+        one
+        for key, one in request.items()
+        if isinstance(one, Mapping) and _DETAILS.fullmatch(str(key).lower())
+    )
 
 
 def _own(value: Mapping[str, Any]) -> dict[str, Any]:

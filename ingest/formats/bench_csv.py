@@ -5,6 +5,7 @@ Owns what makes a delimited file a table of results. Must not read GPU traces, w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ from kb.model import LineCount, Measurement, Problem, Reading
 
 _CLIENT = "table"
 _MOST_BYTES = 4 << 20
+_REMARKS = re.compile(r"(?:#[ \t].*\n)+(?=[^#\n])")
 RESULT_PREFIXES = (
     "ttft",
     "tpot",
@@ -49,7 +51,7 @@ def results_in(header: Iterable[str]) -> int:
 
 
 def _sniff(source: Source) -> float:
-    head = source.head.lstrip("\ufeff")
+    head = _uncommented(source.head).lstrip("\n")
     first = head.split("\n", 1)[0]
     if not first or first[0] in "{[#|=" or len(first) > 4000:
         return 0.0
@@ -69,6 +71,13 @@ def _sniff(source: Source) -> float:
     return 0.7 if several else 0.6 if results + placed > 1 else 0.0
 
 
+def _uncommented(text: str) -> str:
+    """The text without the remarks above its header ("# Licensed under …"), whose lines stay empty."""
+    text = text.lstrip("\ufeff")
+    remarks = _REMARKS.match(text)
+    return "\n" * remarks[0].count("\n") + text[remarks.end() :] if remarks else text
+
+
 def _table_in(head: str) -> tables.Table | None:
     """The first rows as a table, which may stand on its side: measures down, setups or statistics across."""
     rows = tables.delimited(head[:6000])
@@ -80,7 +89,7 @@ def _is_prose(header: Sequence[str]) -> bool:
 
 
 def _read(source: Source) -> Reading:
-    text = source.start(_MOST_BYTES).lstrip("\ufeff")
+    text = _uncommented(source.start(_MOST_BYTES))
     rows = [(i, row) for i, row in enumerate(tables.delimited(text), 1)]
     full = [(i, row) for i, row in rows if any(cell.strip() for cell in row)]
     if not full:

@@ -24,6 +24,7 @@ from kb.vocab.engines import Launch, parse_shell
 
 _CLIENT = "write-up"
 _RULE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*\|", re.MULTILINE)
+_PROGRAMS = ("python", "py", "javascript", "js", "typescript", "ts", "go", "rust", "c", "cpp", "java")
 _PLAIN = ("", ".txt", ".text", ".out", ".rst")
 
 
@@ -88,10 +89,10 @@ def _base(page: Page, launches: list[Launch]) -> Facts:
     """What holds for every result: fields of the page, field tables, and the only server it starts."""
     pairs = [*page.fields, *(pair for table in page.tables for pair in note_tables.field_pairs(table))]
     facts = front.machine_in((line for fence in page.fences for line in fence.text.split("\n")), Facts())
-    facts = front.headed(page.title or "", front.facts_of(pairs, facts))
+    facts = front.facts_of(pairs, facts)
     if len(launches) == 1:
         _take_launch(facts, launches[0])
-    return facts
+    return front.titled(page.title or "", facts)
 
 
 def _told_alone(base: Facts) -> list[Experiment]:
@@ -130,7 +131,7 @@ def _printed(text: str, base: Facts, blank: list[Problem]) -> Iterable[tuple[Fac
 
 def _quoted(source: Source, fence: Fence, base: Facts) -> Iterable[Experiment]:
     """Output of other benchmarks in a fenced block (serving tables are read with the page's text)."""
-    if "Serving Benchmark Result" in fence.text:
+    if "Serving Benchmark Result" in fence.text or fence.info.lower().split(" ")[0] in _PROGRAMS:
         return
     page = experiment(base, [])
     for one in read_quoted(source, fence.text, fence.line + 1):

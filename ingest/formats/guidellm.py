@@ -150,6 +150,11 @@ _CONSOLE = re.compile(
 )
 
 
+_MODEL = re.compile(  # in its arguments, or where it has reached the server
+    r"""^\s*Args:.*"model": "(?=(?P<a>[^"]+))|backend validated with model (?=(?P<b>\S+))"""
+)
+
+
 @below_pages
 @needing("Benchmarks ", "Run Summary Info", "Statistics")
 def _sniff_console(source: Source) -> float:
@@ -162,8 +167,7 @@ def _sniff_console(source: Source) -> float:
 def _read_console(source: Source) -> Reading:
     """The figures of the statistics tables; a listing of arguments alone gives the model."""
     lines = list(source.lines())
-    args = next((text for _, text in lines if text.lstrip().startswith("Args:")), "")
-    model = re.search(r'"model": "([^"]+)"', args)
+    model = next((one for _, text in lines if (one := _MODEL.search(text))), None)
     found = stacked.stacked_tables(lines)
     points = _by_benchmark(found)
     if not points and not model:
@@ -172,7 +176,7 @@ def _read_console(source: Source) -> Reading:
     return benchmark(
         source,
         "guidellm_console",
-        [experiment(Facts(model=model[1] if model else None), points)],
+        [experiment(Facts(model=model["a"] or model["b"] if model else None), points)],
         tool=_TOOL,
         lines=LineCount(total=len(lines), understood=used, unknown=len(lines) - used),
         problems=[] if points else [Problem(line=None, what="the output has no table of results")],

@@ -38,6 +38,9 @@ _BAD = re.compile(r"^# Out of bounds values\s*:\s*(?P<n>\d+)\s*(?P<word>\w+)")
 _STARTED = re.compile(r"^# (?:Collective test starting: |.*?)(\w+)_perf\b")
 
 
+_DEVICES = "# Using devices"  # a run lists its own: several in one file use the same cards
+
+
 @below_pages
 @needing("algbw")
 def _sniff(source: Source) -> float:
@@ -48,7 +51,7 @@ def _read(source: Source) -> Reading:
     points: list[Measurement] = []
     gpus: Counter[str] = Counter()
     told: dict[str, float | str] = {}
-    test, total = _collective(source.name), 0
+    test, total, ranks = _collective(source.name), 0, 0
     for number, line in source.lines():
         total, text = number, line.strip()
         if tag := _TAG.match(text):
@@ -56,6 +59,9 @@ def _read(source: Source) -> Reading:
         row, rank, started = _ROW.match(text), _RANK.match(text), _STARTED.match(text)
         if started:
             test = started[1]
+        elif text.startswith(_DEVICES):
+            ranks += gpus.total()
+            gpus.clear()
         elif rank:
             gpus[rank["gpu"]] += 1
         elif row and (point := _point(row, test, number)):
@@ -64,8 +70,8 @@ def _read(source: Source) -> Reading:
             _told(text, told)
     if not points:
         raise Unreadable("the table of nccl-tests has no rows; the test was stopped")
-    used = len(points) + sum(gpus.values()) + len(told)
-    facts = Facts(gpu=gpus.most_common(1)[0][0] if gpus else None, gpu_count=sum(gpus.values()) or None)
+    used = len(points) + ranks + gpus.total() + len(told)
+    facts = Facts(gpu=gpus.most_common(1)[0][0] if gpus else None, gpu_count=gpus.total() or None)
     return benchmark(
         source,
         "nccl_tests",

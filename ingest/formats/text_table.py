@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from ingest.bench import file_names, front, note_tables, placeholders, tables
 from ingest.bench.aligned import aligned_tables
 from ingest.bench.identity import Facts, benchmark, grouped
-from ingest.bench.quantities import understand
+from ingest.bench.quantities import understand, words_of
 from ingest.bench.rows import place
 from ingest.bench.sniffing import is_page, needing
 from ingest.bench.spread_tables import is_statistic
@@ -33,6 +33,8 @@ def is_header(cells: Sequence[str]) -> bool:
         return False
     if len(cells) > 3 and sum(map(is_statistic, cells)) > 1:
         return True
+    if words_of(cells[0]) in note_tables.METRIC_WORDS and not any(map(understand, cells[1:])):
+        return True  # measures down, setups across
     told = [understand(cell) for cell in cells]
     results = sum(one is not None and one.name.startswith(RESULT_PREFIXES) for one in told)
     known = sum(one is not None or place(cell) is not None for one, cell in zip(told, cells, strict=True))
@@ -62,11 +64,8 @@ def _sniff(source: Source) -> float:
 def _tables(lines: Iterable[tuple[int, str]]) -> list[Table]:
     """Every kind of table, each line in one of them only; the title above names it."""
     kept = list(lines)
-    found = [
-        one
-        for one in aligned_tables(kept, is_header)
-        if not any(map(is_statistic, one.header)) or note_tables.is_result_table(one)
-    ]
+    aligned = aligned_tables(kept, is_header)
+    found = [one for one in aligned if not _is_turned(one) or note_tables.is_result_table(one)]
     barred = [one for one in (*tables.pipe_tables(kept), *tables.box_tables(kept)) if one.header]
     found += [one for one in barred if note_tables.is_result_table(one)]
     found += _listed(kept)
@@ -77,6 +76,11 @@ def _tables(lines: Iterable[tuple[int, str]]) -> list[Table]:
             single.append(one)
             taken |= {one.line, *(line for line, _ in one.rows)}
     return _titled(single, kept)
+
+
+def _is_turned(table: Table) -> bool:
+    """Whether a header names no result itself: its rows must, beside statistics or setups."""
+    return any(map(is_statistic, table.header)) or words_of(table.header[0]) in note_tables.METRIC_WORDS
 
 
 def _listed(lines: Sequence[tuple[int, str]]) -> list[Table]:
@@ -103,12 +107,15 @@ def _titled(found: Iterable[Table], lines: Sequence[tuple[int, str]]) -> list[Ta
     texts = dict(lines)
     for one in found:
         above = (texts.get(one.line - back, "") for back in (1, 2, 3))
-        title = next(
-            (told["title"] for text in above if (told := _HEADED.match(text)) and not front.pairs_in([text])),
-            "",
-        )
+        title = next((told["title"] for text in above if (told := _HEADED.match(text)) and _names(text)), "")
         one.heading = one.heading or title.strip()
     return list(found)
+
+
+def _names(text: str) -> bool:
+    """Whether a line above a table is its title or its load, not a fact about the server."""
+    told = front.pairs_in([text])
+    return not told or (place(told[0][0]) or ("",))[0] == "workload"
 
 
 def _read(source: Source) -> Reading:

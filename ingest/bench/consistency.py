@@ -1,0 +1,51 @@
+"""What the figures of a row say of one another: whose time a latency is, and in which unit it stands.
+
+Owns settling both by arithmetic, where a label says otherwise or too little. Must not read cells.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ingest.bench.rows import Row
+
+_NEAR = 0.02
+_LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
+_SPEED = "output_tok_s_per_user"
+
+
+def settle_times(row: Row) -> None:
+    """Latencies that are those of a whole run become its duration; seconds under "(ms)" milliseconds."""
+    _settle_unit(row)
+    _settle_run(row)
+
+
+def _settle_unit(row: Row) -> None:
+    """The time per token and the speed of one request are each other's inverse: that tells the unit."""
+    told = [
+        step * speed
+        for stat in ("mean", "p50")
+        if (step := row.metrics.get(f"tpot_ms_{stat}"))
+        and (speed := row.metrics.get(_SPEED if stat == "mean" else f"{_SPEED}_{stat}"))
+    ]
+    if not told or any(abs(one - 1) > 5 * _NEAR for one in told):
+        return
+    for name, value in row.metrics.items():
+        if name.startswith(_LATENCIES) and value is not None:
+            row.metrics[name] = value * 1e3
+            row.source_names[name] = f"{row.labels.get(name, name)}: in seconds, by the speed beside it"
+
+
+def _settle_run(row: Row) -> None:
+    """What all requests of a run take at the measured rate is no latency of one of them."""
+    asked, made = row.workload.get("prompts"), row.workload.get("output_len")
+    rate, took = row.metrics.get("output_tok_s"), row.metrics.get("e2e_ms_mean")
+    width = row.workload.get("concurrency") or row.workload.get("batch_size") or 1
+    if not (asked and made and rate and took) or asked <= width or "duration_s" in row.metrics:
+        return
+    if abs(asked * made / rate - took / 1e3) < _NEAR * took / 1e3:
+        row.metrics["duration_s"] = took / 1e3
+        row.source_names["duration_s"] = row.labels.get("e2e_ms_mean", "latency")
+        del row.metrics["e2e_ms_mean"]
+        row.source_names.pop("e2e_ms_mean", None)
