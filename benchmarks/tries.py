@@ -265,13 +265,12 @@ def of_prior(near: Json) -> Iterator[Try]:
     found = []
     for gpu in GPUS:
         for name in MODELS:
-            asked = Asked(gpu=gpu, model=name)
-            query = ask(asked)
+            query = ask(Asked(gpu=gpu, model=name))
             known = Known(**known_about(query.arch, query.gpu_facts, query.entry, None))._replace(model=model)
             evidence = Evidence(records=knowledge.load(arch=query.arch).records)
             count = candidates.fitting_count(query.gpu_facts, query.entry, query.quantization)
             for engine in candidates.GENERAL:
-                each = explore(candidates.base(asked, engine, count), bearing(evidence, query), known)
+                each = explore(candidates.base(query, engine, count), bearing(evidence, query), known)
                 for number, one in enumerate((*each.judged, *variants(each, 3))):
                     found.append((f"{gpu} {name} {engine} {number}", f"{gpu} {name}", one.features))
     for name, group, features in found:

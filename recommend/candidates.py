@@ -20,7 +20,7 @@ from recommend.advice import Reason
 from recommend.alike import Setup, chooses, filled_in, foreign, same_checkpoint
 from recommend.own import successes
 from recommend.physics import Layout, weight_bytes_per_gpu
-from recommend.query import Asked, Query, Resolution, ask, resolve
+from recommend.query import Query, Resolution, ask, resolve
 from recommend.samples import layout_of, layout_of_common
 
 # Engines tried in this order where the question names none; the others need their own checkpoint formats.
@@ -46,15 +46,13 @@ class Candidate(NamedTuple):
     because: tuple[Reason, ...] = ()
 
 
-def engines_for(
-    asked: Asked, question: Query, tried: Iterable[Tried], serving: Sequence[ServingPoint]
-) -> tuple[str, ...]:
+def engines_for(question: Query, tried: Iterable[Tried], serving: Sequence[ServingPoint]) -> tuple[str, ...]:
     """The engines to consider: the one asked for, else those that load this kind of checkpoint.
 
     Engines beyond the usual ones join where they ran here, or were measured with this model on such a GPU.
     """
-    if asked.engine:
-        return (asked.engine,)
+    if question.asked.engine:
+        return (question.asked.engine,)
     if (question.quantization or "").startswith("gguf"):
         return GGUF
     ran = {one.backend.engine for one in tried if one.hardware.arch == question.arch}
@@ -63,9 +61,9 @@ def engines_for(
     return (*GENERAL, *(engine for engine in FURTHER if engine in ran | measured))
 
 
-def base(asked: Asked, engine: str, count: int | None) -> Query:
+def base(question: Query, engine: str, count: int | None) -> Query:
     """The question for one engine with its tensor-parallel size, everything else left to the engine."""
-    name = engine.partition("==")[0]
+    asked, name = question.asked, engine.partition("==")[0]
     said = {pair.partition("=")[0] for pair in asked.settings}
     sized = (
         (f"tp={count}",)

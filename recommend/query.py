@@ -85,6 +85,7 @@ def ask(asked: Asked) -> Query:
         build=build,
         checkpoint=asked.checkpoint,
         launched=launch is not None,
+        asked=asked,
     )
     return resolve(query, pairs(asked.roles, "--role"))
 

@@ -57,7 +57,8 @@ class Query(NamedTuple):
     ``components`` maps a library to its version, or to the span in which the release's pins put it.
     ``requested`` is what settings ask for, ``resolved`` what will run where that is known. ``unknown`` holds
     sentences about words that no catalog knows; ``unknown_flags`` rows (flag, release that has it, nearest).
-    ``launched`` tells a whole server's launch from a question about a kernel.
+    ``launched`` tells a whole server's launch from a question about a kernel. ``asked`` holds the words that
+    it was understood from: what is recommended is asked of every engine in the same words.
     """
 
     hardware: Hardware = Hardware()
@@ -85,6 +86,7 @@ class Query(NamedTuple):
     unknown_flags: tuple[tuple[str, str | None, str | None], ...] = ()
     checkpoint: Checkpoint | None = None
     launched: bool = False
+    asked: Asked = Asked()
 
     @property
     def arch(self) -> str | None:

@@ -17,7 +17,7 @@ from recommend.expect import Known, Near, Outlook, neighbours, outlook
 from recommend.explore import bearing, explore, variants
 from recommend.physics import Load
 from recommend.pick import Prospect, kernels_of, pick
-from recommend.query import Asked, Query, ask
+from recommend.query import Query
 from recommend.render.verdict import query_json
 from recommend.veto import Evidence
 from recommend.weigh import Judged, is_suspect
@@ -31,18 +31,18 @@ RELIANCE = {"same": 1.0, "new-gpu": 0.7, "new-model": 0.7, "new-both": 0.4}
 DEFAULT_LOAD = Load(input_len=1024, output_len=1024, concurrency=64)
 
 
-def recommend(asked: Asked, evidence: Evidence, known: Known, top: int = 3) -> Recommendation:
+def recommend(question: Query, evidence: Evidence, known: Known, top: int = 3) -> Recommendation:
     """What to run next for a question, why, what to expect, and what not to run."""
-    question = ask(asked)
     assumed: dict[str, str] = {}
     count = _count(question, assumed)
     load = _load(question, assumed)
     near = neighbours(question.gpu_facts, question.entry, load, known)
     shared = bearing(evidence, question)
-    explored = [
-        explore(candidates.base(asked, installed(engine, question, evidence, assumed), count), shared, known)
-        for engine in candidates.engines_for(asked, question, evidence.tried, known.serving)
+    engines = [
+        installed(engine, question, evidence, assumed)
+        for engine in candidates.engines_for(question, evidence.tried, known.serving)
     ]
+    explored = [explore(candidates.base(question, engine, count), shared, known) for engine in engines]
     prospects = [_prospect(one, load, known, near, question) for each in explored for one in each.judged]
     if prospects:
         first = max(prospects, key=lambda one: one.worth).query.engine
@@ -53,9 +53,9 @@ def recommend(asked: Asked, evidence: Evidence, known: Known, top: int = 3) -> R
     prospects = _sound(prospects, question)
     prospects.sort(key=lambda one: (-one.worth, _IDEAS.index(one.judged.candidate.idea)))
     chosen = diverse(prospects, top if question.arch else 1)
-    engines = {each.engine: each for each in explored}
+    of_engine = {each.engine: each for each in explored}
     best = best_so_far(prospects, load)
-    picks = tuple(pick(one, engines[one.query.engine or ""], question, known, best) for one in chosen)
+    picks = tuple(pick(one, of_engine[one.query.engine or ""], question, known, best) for one in chosen)
     picks = beside.equals(picks) if question.arch else tuple(beside.experiment(one) for one in picks)
     return Recommendation(
         query={

@@ -115,10 +115,9 @@ def run(key: str, kernel: str, stage: str, effect: str, **settings_: Any) -> Tri
 
 
 def answered(*tried: Tried, top: int = 6) -> Mapping[str, Any]:
-    asked = Asked(gpu="NVIDIA H200", model="org/tiny-moe", engine="vllm==0.21.0", quantization="bf16")
-    query = ask(asked)
+    query = ask(Asked(gpu="NVIDIA H200", model="org/tiny-moe", engine="vllm==0.21.0", quantization="bf16"))
     known = Known(**known_about(query.arch, query.gpu_facts, query.entry, None))
-    return to_wire(recommend(asked, Evidence(records=RECORDS, tried=tried), known, top))
+    return to_wire(recommend(query, Evidence(records=RECORDS, tried=tried), known, top))
 
 
 def test_every_pick_tells_its_chance_with_terms_that_add_up_and_evidence() -> None:

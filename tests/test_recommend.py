@@ -28,10 +28,9 @@ PRO_6000 = "NVIDIA RTX PRO 6000 Blackwell Server Edition"
 
 
 def answer(*, tried: tuple[Tried, ...] = (), top: int = 3, **said: Any) -> Recommendation:
-    asked = Asked(**said)
-    query = ask(asked)
+    query = ask(Asked(**said))
     known = Known(**known_about(query.arch, query.gpu_facts, query.entry, None))
-    return recommend(asked, Evidence(records=RECORDS, tried=tried), known, top)
+    return recommend(query, Evidence(records=RECORDS, tried=tried), known, top)
 
 
 def avoided(found: Recommendation) -> dict[tuple[str, str], str]:

@@ -37,10 +37,9 @@ SECTIONS = (
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    asked = Asked(gpu="NVIDIA RTX PRO 6000 Blackwell Server Edition", gpus=8, model="glm5-nvfp4")
-    query = ask(asked)
+    query = ask(Asked(gpu="NVIDIA RTX PRO 6000 Blackwell Server Edition", gpus=8, model="glm5-nvfp4"))
     known = Known(**known_about(query.arch, query.gpu_facts, query.entry, None))
-    answer = recommend(asked, Evidence(records=load().records), known)
+    answer = recommend(query, Evidence(records=load().records), known)
     return page(answer, "2026-11-30", "0.1.0", {"no-kernels-for-arch": ["no kernel image is available"]})
 
 

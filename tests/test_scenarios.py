@@ -82,13 +82,12 @@ def tried(row: Mapping[str, Any], number: int) -> Tried:
 
 
 def answer(row: Mapping[str, Any], runs: list[Tried], given: Mapping[str, Any]) -> Recommendation:
-    asked = Asked(**row["question"])
-    query = ask(asked)
+    query = ask(Asked(**row["question"]))
     tables = known_about(query.arch, query.gpu_facts, query.entry, None)
     if not given.get("writeups", True):
         tables["writeups"] = ()
     records = load().records if given.get("records", True) else ()
-    return recommend(asked, Evidence(records=records, tried=tuple(runs)), Known(**tables), row.get("top", 5))
+    return recommend(query, Evidence(records=records, tried=tuple(runs)), Known(**tables), row.get("top", 5))
 
 
 def agrees(pick: Pick, wanted: Mapping[str, str]) -> bool:

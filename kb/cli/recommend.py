@@ -212,12 +212,12 @@ def answer_to(asked: Asked, store: Path | None, records: Any, top: int) -> Recom
     from recommend.query import ask
     from recommend.rank import recommend as advise
 
-    asked_query = ask(asked)
-    evidence = gather(asked_query, store, records)
-    tables = known_about(asked_query.arch, asked_query.gpu_facts, asked_query.entry, store)
+    query = ask(asked)
+    evidence = gather(query, store, records)
+    tables = known_about(query.arch, query.gpu_facts, query.entry, store)
     for problem in evidence.problems:
         typer.echo(f"kbctl: a record was left out: {problem}", err=True)
-    return advise(asked, evidence, Known(**tables), top)
+    return advise(query, evidence, Known(**tables), top)
 
 
 def _log_texts() -> dict[str, list[str]]:
