@@ -24,7 +24,7 @@ _NOT_NOW = frozenset(_DATA["not_now"])
 _THROTTLE = re.compile(r"^clocks_(?:event|throttle)_reasons\.(\w+)$")
 _UNIT = re.compile(r"\s*[\[(]\s*([^\])]*?)\s*[\])]\s*$")
 _OF_GPU = re.compile(
-    r"(?:^(?:gpu|card|device|cuda)[ _:]?(\d{1,2})(?=[ _.:/-]|$)|[:_\[]\s*(?:gpu|card)?(\d{1,2})\]?$)",
+    r"(?:^(?:gpu|card|device|cuda)[ _:.]?(\d{1,2})(?=[ _.:/-]|$)|[:_\[]\s*(?:gpu|card)?(\d{1,2})\]?$)",
     re.IGNORECASE,
 )
 _ENDINGS = (
@@ -32,13 +32,18 @@ _ENDINGS = (
     ("_w", "power"),
     ("_mhz", "clock"),
     ("_pct", "share"),
+    ("_c", "heat"),
     ("elapsed", "time"),
     ("epoch", "time"),
+    ("time", "time"),
 )
 _PLAIN = {"power": "power_w", "heat": "temperature_c", "clock": "sm_clock_mhz", "share": "utilization_pct"}
-# Words of a time's name, and of whose clock it is.
+# Words of a time's name, of whose clock it is, of a count of seconds, and of a card's number.
 _TIME = frozenset(("timestamp", "time", "datetime", "ts", "utc"))
-_CLOCKS = frozenset(("host", "local", "wall", "sample", "nv", "smi", "iso", "date", "at"))
+_CLOCKS = frozenset(_DATA["clocks"])
+_SINCE = frozenset(("elapsed", "relative", "rel", "since", "sec", "secs", "seconds"))
+_NUMBER_OF = frozenset(("index", "idx", "id"))
+_CARD = frozenset(("gpu", "card", "device"))
 _WORD = re.compile(r"[KMGk]i?B\b|[KMGk]?Hz\b|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|%|°C")
 LONGEST_NAME = 200  # what is longer names no column
 
@@ -79,9 +84,11 @@ def recognise_column(text: str) -> Column:
     if exact:
         unit = unit or (bare.lower().rpartition("_")[2] if exact in ("elapsed", "epoch") else "")
         return Column(shown, exact, unit, _factor(exact, unit), exact=True)
+    bare = bare.removeprefix("system/").removeprefix("system.")
     gpu, rest = _split_gpu(bare)
     if gpu is not None and rest:
-        inner = _of_card(rest, unit)
+        role = _EXACT.get(bare.lower().replace(f".{gpu}.", ".n."))
+        inner = Column(rest, role) if role else _of_card(rest, unit)
         return replace(inner, name=shown, gpu=None if inner.role == "other" else gpu)
     role, found = _by_words(bare, unit)
     return Column(shown, role, unit or found, _factor(role, unit or found))
@@ -105,9 +112,15 @@ def _exact(bare: str, unit: str) -> str | None:
         or _EXACT.get(bare.replace(" ", "_"))
         or (f"throttle:{reason[1]}" if reason else None)
     )
-    if role == "index" and unit.lower() in _KINDS["share"]:
-        return "utilization_pct"
-    return role
+    kind = _kind(unit)
+    if role == "index" and kind:
+        return _PLAIN.get(kind)
+    meant = next((kind for ending, kind in _ENDINGS if role and role.endswith(ending)), kind)
+    return role if not kind or kind == meant else None
+
+
+def _kind(unit: str) -> str:
+    return next((kind for kind, factors in _KINDS.items() if unit.lower() in factors), "")
 
 
 def _split_unit(text: str) -> tuple[str, str]:
@@ -128,7 +141,7 @@ def _split_gpu(text: str) -> tuple[int | None, str]:
 def _of_card(rest: str, unit: str) -> Column:
     """What a column holds that names a card; a unit alone (``gpu0_w``) tells it, too."""
     inner = recognise_column(f"{rest} [{unit}]" if unit else rest)
-    kind = next((kind for kind, factors in _KINDS.items() if rest.lower() in factors), "")
+    kind = _kind(rest)
     if inner.role != "other" or kind not in _PLAIN:
         return inner
     return Column(rest, _PLAIN[kind], rest, _factor(_PLAIN[kind], rest))
@@ -137,13 +150,23 @@ def _of_card(rest: str, unit: str) -> Column:
 def _by_words(text: str, unit: str) -> tuple[str, str]:
     words = [word.lower() for word in _WORD.findall(text)]
     found = unit.lower() or next((word for word in reversed(words) if len(words) > 1 and word in _UNITS), "")
-    kind = next((kind for kind, factors in _KINDS.items() if found in factors), "")
+    kind = _kind(found)
     have = set(words)
-    if have & _NOT_GPU or not words:
-        return "other", found
-    if not kind and have & _TIME and have <= _TIME | _CLOCKS:
-        return "time", found
+    told = _place(have - {found}, kind)
+    if told or not words or have & (_NOT_GPU - {"fan"}):
+        return told or "other", found
     return _metric(have, kind) or "other", found
+
+
+def _place(have: set[str], kind: str) -> str | None:
+    """The role of a name that says when or which card; nothing else may stand in it."""
+    if kind not in ("", "time"):
+        return None
+    if have & _SINCE and have <= _SINCE | _TIME | {"start"}:
+        return "elapsed"
+    if have & _TIME and have <= _TIME | _CLOCKS:
+        return "time"
+    return "index" if have & _NUMBER_OF and have & _CARD and have <= _NUMBER_OF | _CARD else None
 
 
 def _metric(have: set[str], kind: str) -> str | None:
@@ -152,6 +175,8 @@ def _metric(have: set[str], kind: str) -> str | None:
             return told(have) if kind in ("", of_kind) else None
     if kind == "time":
         return None
+    if "fan" in have:
+        return "fan_pct" if kind == "share" and not have & _NOT_NOW else None
     if have & _MEMORY:
         return _memory(have, kind)
     if have & {"util", "utilization", "utilisation", "usage", "use", "busy", "load", "utl"}:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ _TROUBLE = re.compile(r"(?i)lost|unknown error|err!|insufficient permission|not 
 _WORDS = frozenset(("index", "uuid", "bus", "name", "driver", "cuda", "host", "compute_cap"))
 _FACTS = ("driver", "cuda", "host", "compute_cap")
 _TIMES = ("time", "epoch", "elapsed")
+_STILL = ("_total_mib", "_limit_w", "_max_mhz")
 _MOST_CARDS = 4096
 MOST_TOLD = 20
 _MOST_TURNS = 64
@@ -72,7 +74,10 @@ class Pass:
     def __init__(self, found: TraceLayout, summary: Summary, keep: Samples | None = None) -> None:
         self.layout, self.summary, self.keep = found, summary, keep
         self.time = next((at for role in _TIMES if (at := found.position(role)) is not None), None)
-        self.date = found.position("date")
+        self.tick = found.columns[self.time].factor if self.time is not None else 1.0
+        self.date, self.fraction = found.position("date"), found.position("fraction")
+        self.listing = _is_listing(found)
+        self.columns = (*found.columns, Column("", "index")) if self.listing else found.columns
         cards = dict.fromkeys(one.gpu for one in found.columns if one.gpu is not None)
         self.views = [_View(self, card) for card in (cards or [None])]
         self.told: set[str] = set()
@@ -82,6 +87,8 @@ class Pass:
         columns = self._aligned(text) or self._checked(text, first_line)
         if not columns or not columns[0]:
             return
+        if self.listing:
+            columns = [*columns, [str(self.summary.rows + at) for at in range(len(columns[0]))]]
         self.summary.rows += len(columns[0])
         self.summary.first_time = self.summary.first_time or self._when(columns, 0)
         self.summary.last_time = self._when(columns, -1) or self.summary.last_time
@@ -156,6 +163,11 @@ class Pass:
 
     def _when(self, columns: Columns, at: int) -> str:
         time = columns[self.time][at].strip().strip('"') if self.time is not None else ""
+        if self.fraction is not None:
+            time += f",{columns[self.fraction][at].strip()}"
+        if self.tick != 1.0:
+            with suppress(ValueError):
+                time = f"{float(time) * self.tick:.6f}"
         return f"{columns[self.date][at].strip()} {time}" if self.date is not None else time
 
 
@@ -163,7 +175,7 @@ class _View:
     """One GPU of a wide table, or all GPUs of a long one: its columns, and the tallies they fill."""
 
     def __init__(self, owner: Pass, card: int | None) -> None:
-        columns = owner.layout.columns
+        columns = owner.columns
         mine = [(at, one) for at, one in enumerate(columns) if one.gpu is None or one.gpu == card]
         self.owner, self.card = owner, card
         self.metrics = _one_of_each(mine)
@@ -309,6 +321,13 @@ class _Groups(dict[tuple[str, str], int]):
             self.known.append(group)
         self[cells] = number = self.known.index(group)
         return number
+
+
+def _is_listing(found: TraceLayout) -> bool:
+    """Whether rows name cards and what does not change of them: no time, no number, no state."""
+    placed = any(found.position(role) is not None for role in (*_TIMES, "date", "index", "uuid", "bus"))
+    still = all(one.role.endswith(_STILL) for one in found.columns if one.is_metric)
+    return found.position("name") is not None and still and not placed
 
 
 def _one_of_each(columns: Sequence[tuple[int, Column]]) -> list[tuple[int, Column]]:

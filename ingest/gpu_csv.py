@@ -25,6 +25,7 @@ _LONGEST_NAME = 80
 _MOST_BLANKS = 6
 _DELIMITERS = (",", ";", "\t", "|")
 _NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z%°/]*)\s*$")
+_FRACTION = re.compile(r".*\d:\d\d,\d{3,9}(?:Z|[+-]\d\d:?\d\d)?\s*$")
 _TROUBLE = re.compile(r"(?i)lost|unknown error|err!|insufficient permission|not found")
 # Numbers that DCGM and NVML print for "no value": ends of int32, int64 and the float grid below 2**47.
 _BLANK = (140737488355328.0, 2147483632.0, 9.2e18)
@@ -154,7 +155,8 @@ def _as_wide_as_rows(
     some = [line for line in rest[:20] if line.strip() and line.strip("\r \ufeff") != header]
     if not some:
         return columns
-    rows = [split_cells(line.strip("\r"), delimiter) for line in some if re.search(r"\d|N/A", line)]
+    cut = [split_cells(line.strip("\r"), delimiter) for line in some if re.search(r"\d|N/A", line)]
+    rows = [row for row in cut if any(cell.strip() for cell in row[1:])]
     widths = {len(row) for row in rows}
     if len(columns) in widths:
         return columns
@@ -162,12 +164,23 @@ def _as_wide_as_rows(
         return columns[:-1] if all(_in_place(columns, row) for row in rows) else ()
     if widths == {len(columns) + 1} and not any(row[-1].strip() for row in rows):
         return (*columns, Column("", "other"))
-    return ()
+    return _with_fraction(columns, rows) if widths == {len(columns) + 1} else ()
+
+
+def _with_fraction(columns: tuple[Column, ...], rows: Sequence[list[str]]) -> tuple[Column, ...]:
+    """The columns where ``date -Ins`` wrote the time: a comma parts its seconds from their fraction."""
+    at = next((at for at, one in enumerate(columns) if one.role == "time"), None)
+    if at is None or not all(_FRACTION.match(",".join(row[at : at + 2])) for row in rows):
+        return ()
+    return (*columns[: at + 1], Column("", "fraction"), *columns[at + 1 :])
 
 
 def _in_place(columns: Sequence[Column], row: Sequence[str]) -> bool:
     """Whether times and indices of a narrow row stand where the header has them."""
-    wanted = {"time": r"\s*\S*\d{2}[-/:.]?\d{2}.*|\s*\d+(?:\.\d+)?\s*", "index": r"\s*(?:GPU\s*)?\d{1,3}\s*"}
+    wanted = {
+        "time": r"\s*\S*\d{2}[-/:.]?\d{2}.*|\s*\d+(?:\.\d+)?\s*",
+        "index": r"(?i)\s*(?:gpu|card)?\s*\d{1,3}\s*",
+    }
     told = zip(columns, row, strict=False)
     return all(re.fullmatch(wanted[one.role], cell) for one, cell in told if one.role in wanted)
 

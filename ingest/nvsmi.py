@@ -67,7 +67,7 @@ class Machine:
 
     def __init__(self, keep: Samples | None) -> None:
         self.cards = Cards(keep)
-        self.seen: set[str] = set()
+        self.seen: dict[str, int | None] = {}  # bus -> minor number
         self.facts: dict[str, str] = {}
         self.kept: dict[str, dict[str, Any]] = {}
         self.first = self.last = ""
@@ -76,19 +76,24 @@ class Machine:
         """One card of one report: path -> value as printed; the report's time."""
         sample = {metric: _first_number(fields, paths, metric) for metric, paths in _METRICS.items()}
         name = known(fields.get("product_name"))
-        index = fields.get("minor_number", "")
+        minor = fields.get("minor_number", "")
         uuid = known(fields.get("uuid") or fields.get("gpu_uuid"))
-        order = int(index) if index.isdigit() else len(self.seen)
-        self.seen.add(bus)
-        who: dict[str, Any] = {"index": order, "name": name, "uuid": uuid}
+        who: dict[str, Any] = {"index": len(self.seen), "name": name, "uuid": uuid}
+        self.seen.setdefault(bus, int(minor) if minor.isdigit() else None)
         self.cards.add(bus, sample, _reasons(fields), at=known(stamp) or "", **who)
         self.kept[bus] = {"bus_id": bus} | _details(fields)
 
-    def told(self, stamp: str | None, facts: Mapping[str, str | None]) -> None:
-        """What stands above the cards: time, driver, CUDA."""
+    def told(self, stamp: str | None, facts: Mapping[str, str | None], attached: str | None) -> None:
+        """What stands above the cards: time, driver, CUDA, how many cards there are.
+
+        The tool lists cards by index. Of a choice of them (``-i``), only their minor numbers are told.
+        """
         self.last = known(stamp) or self.last
         self.first = self.first or self.last
         self.facts |= {key: word for key, value in facts.items() if (word := known(value))}
+        if attached and attached.isdigit() and int(attached) > len(self.seen):
+            for bus, minor in self.seen.items():
+                self.cards.by_key[bus].index = minor
 
 
 def _first_number(fields: Mapping[str, str], paths: tuple[str, ...], metric: str) -> float | None:

@@ -59,7 +59,7 @@ def hardware_of(found: Telemetry, **facts: str | None) -> Hardware:
     limits = {_limit(gpu) for gpu in found.gpus} - {None}
     return hardware(
         names=[gpu.name for gpu in found.gpus],
-        count=len(found.gpus) if any(gpu.index is not None or gpu.uuid for gpu in found.gpus) else None,
+        count=len(found.gpus) if _are_told_apart(found) else None,
         memory_mib=totals.pop() if len(totals) == 1 else None,
         power_limit_w=limits.pop() if len(limits) == 1 else None,
         **facts,
@@ -139,6 +139,11 @@ def seconds_between(first: str, last: str) -> float | None:
 _FIELDS = ("samples", "rows", "interval_s", "started", "ended", "gpus", "extra")
 
 
+def _are_told_apart(found: Telemetry) -> bool:
+    """Whether each card of a trace is one of the machine's; a single row without a number is one, too."""
+    return found.rows == 1 or any(gpu.index is not None or gpu.uuid for gpu in found.gpus)
+
+
 def _order(gpu: GpuTrace) -> tuple[bool, int, str]:
     return gpu.index is None, gpu.index or 0, gpu.uuid or ""
 
@@ -165,6 +170,8 @@ def _epoch(text: str) -> str | None:
         return None
     if value > 1e17:
         value /= 1e9
+    elif value > 1e14:
+        value /= 1e6
     elif value > 1e11:
         value /= 1e3
     if not 1e9 < value < 4e9:

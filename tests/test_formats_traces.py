@@ -32,6 +32,7 @@ OURS = {
     "env_file",
     "fabric_manager",
     "gpu_loop",
+    "gpu_loop_text",
     "gpu_summary",
     "gpustat_nvitop",
     "kernel_files",

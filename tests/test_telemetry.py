@@ -150,6 +150,18 @@ def test_histogram_stays_small_and_exact_at_its_ends() -> None:
         ("cpu_usage", "other", None),
         ("kv_cache_usage", "other", None),
         ("mean_ttft_ms", "other", None),
+        ("host_time", "time", None),
+        ("gpu_time", "other", None),
+        ("relative_time", "elapsed", None),
+        ("start_time", "other", None),
+        ("index_gpu", "index", None),
+        ("fan_pct", "fan_pct", None),
+        ("fan_speed_rpm", "other", None),
+        ("mem", "memory_utilization_pct", None),
+        ("mem [MiB]", "memory_used_mib", None),
+        ("gpu (W)", "power_w", None),
+        ("system.gpu.1.gpu", "utilization_pct", 1),
+        ("gpu.1.memoryAllocated", "other", None),
     ],
 )
 def test_columns_by_name(name: str, role: str, gpu: int | None) -> None:

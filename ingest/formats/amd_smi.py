@@ -164,6 +164,7 @@ class _Rows:
     def take(self, line: str) -> None:
         """One line."""
         self.lines += bool(line.strip())
+        line = line.strip() if line.lstrip()[:1] == "|" else line
         title = _BOX.search(line)
         if title:
             self.facts |= title.groupdict()
@@ -188,16 +189,17 @@ class _Rows:
         self.cards.add(row["GPU"], sample, at=self.last, index=int(row["GPU"]))
 
     def _of_box(self, card: re.Match[str], state: re.Match[str], line: str) -> None:
-        power = _BOX_POWER.search(line)
+        power = _BOX_POWER.search(card.string) or _BOX_POWER.search(line)
         sample = {
             "utilization_pct": to_number(state["load"], "utilization_pct"),
+            "memory_utilization_pct": to_number(card["mem"], "memory_utilization_pct"),
             "memory_used_mib": float(state["used"]),
             "memory_total_mib": float(state["total"]),
             "temperature_c": to_number(card["temp"], "temperature_c"),
             "power_w": float(power[1]) if power else None,
             "power_limit_w": float(power[2]) if power else None,
         }
-        name = re.sub(r"\.{2,}$", "", card["name"])
+        name = None if card["name"].startswith("0x") else re.sub(r"\.{2,}$", "", card["name"])
         self.cards.add(card["bdf"], sample, index=int(state["index"]), name=name)
         self._open = None
 
@@ -309,7 +311,7 @@ FORMATS = [
     Format(
         name="amd_smi_monitor",
         kind="trace",
-        version=3,
+        version=4,
         sniff=sniff_monitor,
         read=read_monitor,
         docs="`amd-smi monitor` and the box that `amd-smi` prints by default.",

@@ -27,6 +27,11 @@ _RESULT = re.compile(
     r"(?i)throughput|ttft|tpot|\bitl\b|latency|tok(?:ens?)?[_/]|tps\b|request|accuracy|speedup|kernel|batch|prompt|"
     r"concurren"
 )
+_RESULT_KEY = re.compile(
+    r'(?i)"[^"\n]*(?:throughput|ttft|tpot|latency|tok(?:en)?s?_?(?:/|per)_?s|accuracy)[^"\n]*"\s*:'
+)
+_LARGEST_OBJECT = 16 << 20
+_DEEPEST = 3
 _NEEDED = {"utilization_pct", "power_w"}
 _BETWEEN = re.compile(r"[\s,]*")
 _TIMES = ("time", "epoch", "elapsed")
@@ -61,8 +66,8 @@ def sniff_jsonl(source: Source) -> float:
     head = source.head.lstrip("\ufeff \t\r\n")
     first = next(_objects(head.split("\n")), None) if head[:1] == "{" else _first_of_list(head)
     if first is None:
-        return 0.0
-    columns = tuple(recognise_column(str(key)) for card in _cards(first) for key in card)
+        return 0.7 if _rows_within(source) else 0.0
+    columns = _columns(first)
     timed = any(recognise_column(str(key)).role in _TIMES for key in first)
     return 0.85 if _is_trace(columns) and (timed or head[:1] == "{") else 0.0
 
@@ -145,10 +150,37 @@ class _Lines:
 
 def _rows(source: Source) -> Iterator[tuple[int, Any]]:
     """(line or place in the list, what it holds); None for what is no JSON."""
+    if within := _rows_within(source):
+        yield from enumerate(within, 1)
+        return
     if source.head.lstrip("\ufeff \t\r\n")[:1] == "[":
         yield from enumerate(_items(source.text), 1)
         return
     yield from ((number, _parsed(line)) for number, line in source.lines() if line.strip())
+
+
+def _rows_within(source: Source) -> list[Any]:
+    """The rows in a file that is one object over many lines: a list in it, or the object itself."""
+    whole = re.match(r"\s*\{\s*\n", source.head) and source.size <= _LARGEST_OBJECT
+    return _rows_of(_parsed(source.text)) if whole and not _RESULT_KEY.search(source.head) else []
+
+
+def _rows_of(raw: Any, depth: int = 0) -> list[Any]:
+    if isinstance(raw, list):
+        return raw if raw and _is_trace(_columns(raw[0])) else []
+    if not isinstance(raw, dict) or depth > _DEEPEST:
+        return []
+    columns = _columns(raw)
+    own = [raw] if _is_trace(columns) else []
+    if own and not any(one.role in _TIMES for one in columns):
+        return own
+    inner = (rows for value in raw.values() if (rows := _rows_of(value, depth + 1)) and len(rows) > 1)
+    return next(inner, own)
+
+
+def _columns(row: Any) -> tuple[Column, ...]:
+    cards = _cards(row) if isinstance(row, dict) else []
+    return tuple(recognise_column(str(key)) for card in cards for key in card)
 
 
 def _items(text: str) -> Iterator[Any]:
@@ -209,8 +241,13 @@ def _is_of_cards(columns: tuple[Column, ...]) -> bool:
     roles = {one.role for one in columns}
     metrics = [one for one in columns if one.is_metric]
     rest = roles - {one.role for one in metrics} - {*_TIMES, "index", "uuid", "name", "bus"}
-    named = bool(roles & {"index", "uuid", "bus"}) or all(one.gpu is not None for one in metrics)
+    named = bool(roles & {"index", "uuid", "bus"}) or all(_is_named(one) for one in metrics)
     return bool(metrics) and not rest and named and bool(roles & {*_TIMES})
+
+
+def _is_named(column: Column) -> bool:
+    """Whether a quantity says itself that it is a GPU's."""
+    return column.gpu is not None or "gpu" in column.name.lower() or is_tool_name(column.name)
 
 
 def _names(found: TraceLayout) -> list[str]:
@@ -225,7 +262,7 @@ FORMATS = [
     Format(
         name="gpu_loop_csv",
         kind="trace",
-        version=4,
+        version=5,
         sniff=sniff_csv,
         read=read_csv,
         docs="CSV of people's own loops around nvidia-smi, NVML or rocm-smi: columns are recognised by name "
@@ -235,10 +272,10 @@ FORMATS = [
     Format(
         name="gpu_loop_jsonl",
         kind="trace",
-        version=4,
+        version=5,
         sniff=sniff_jsonl,
         read=read_jsonl,
-        docs="JSON of people's own loops, an object a line or all in one list: flat, with the card in the "
-        "key (`gpu_usage:0`), or with a list of cards in each.",
+        docs="JSON of people's own loops, an object a line, all in one list, or one object around them: "
+        "flat, with the card in the key (`gpu_usage:0`), or with a list of cards in each.",
     ),
 ]

@@ -85,7 +85,7 @@ class _Reports:
         self._next_card(None)
         above, self._above = self._above, {}
         facts = {"driver": above.get("driver_version"), "cuda": above.get("cuda_version")}
-        self.machine.told(above.get("timestamp"), facts)
+        self.machine.told(above.get("timestamp"), facts, above.get("attached_gpus"))
 
     def extra(self) -> dict[str, Any]:
         """Details of each card, MIG devices and processes."""
@@ -147,7 +147,7 @@ class _Reports:
 FORMAT = Format(
     name="nvidia_smi_q",
     kind="trace",
-    version=3,
+    version=4,
     sniff=sniff,
     read=read,
     docs="Output of `nvidia-smi -q`, whole or in parts (`-d POWER,CLOCK`), of any driver, once or "

@@ -110,7 +110,7 @@ def _read_document(document: str, machine: Machine, problems: list[Problem], lin
     if open_card is not None:
         _take(open_card, machine, above)
     facts = {"driver": above.get("driver_version"), "cuda": above.get("cuda_version")}
-    machine.told(above.get("timestamp"), facts)
+    machine.told(above.get("timestamp"), facts, above.get("attached_gpus"))
 
 
 def _events(parser: XMLPullParser[Any], document: str) -> Iterator[tuple[str, Element]]:
@@ -144,7 +144,7 @@ def _fields(element: Element, path: str = "", depth: int = 0) -> Iterator[tuple[
 FORMAT = Format(
     name="nvidia_smi_xml",
     kind="trace",
-    version=2,
+    version=3,
     sniff=sniff,
     read=read,
     docs="Output of `nvidia-smi -q -x` of any driver, once or repeated. Nothing is fetched for its document "

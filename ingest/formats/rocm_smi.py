@@ -1,6 +1,7 @@
-"""``rocm-smi``: ``--json``, and the concise table that it prints by default (old and new layouts).
+"""``rocm-smi``: ``--json``, the concise table that it prints by default (old and new layouts), and the list
+of keys per card (``GPU[0] : GPU use (%): 0``) that its other options print.
 
-Owns both; its CSV is a table like any other loop's. Key names change between ROCm releases, so they are
+Owns these; its CSV is a table like any other loop's. Key names change between ROCm releases, so they are
 recognised by their words.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest.formats import Format, Unreadable
 from ingest.gpu_columns import recognise_column
@@ -20,8 +21,18 @@ from ingest.tally import Cards
 from ingest.traces import hardware_of, line_count, telemetry_of, trace_reading
 from kb.model import Reading
 
+if TYPE_CHECKING:
+    from ingest.samples import Samples
+
 _CARD = re.compile(r'"card\d+"\s*:\s*\{')
-_HEADER = re.compile(r"^(?:GPU|Device)\s.*(?:SCLK|Temp).*(?:GPU%|GPU use)", re.MULTILINE)
+_HEADER = re.compile(r"^[# ]*(?:GPU|Device)\s.*(?:SCLK|Temp).*(?:GPU%|GPU use).*$", re.MULTILINE)
+_PAIR = re.compile(r"^\s*GPU\[(\d+)\]\s*:\s*(\S[^:]*?)\s*:\s+(\S.*)$", re.MULTILINE)
+_DRIVER = re.compile(r"^\s*Driver version:\s*(\S+)\s*$", re.IGNORECASE)
+# Metric -> the unit of its cell; of two cells with a unit the second is another metric's.
+_IN_ROW = {"temperature_c": "°?[cC]\\b", "power_w": "W\\b", "sm_clock_mhz": "M[hH]z"}
+_SECOND = {"power_limit_w": "power_w", "memory_clock_mhz": "sm_clock_mhz"}
+_CELL = r"(?<![\d.])(\d{1,9}(?:\.\d+)?) ?"
+_SHARES = 3  # fan, VRAM%, GPU%
 _CLOCK = re.compile(r"\((\d+)\s*Mhz\)", re.IGNORECASE)
 _NAMES = (
     "card series",
@@ -82,32 +93,67 @@ def read_json(source: Source) -> Reading:
 
 
 def sniff_table(source: Source) -> float:
-    """The heading of the table and its columns."""
+    """The heading of the table and its columns, or lines that name a card and a key each."""
     head = source.head
+    if "NVIDIA-SMI" in head:
+        return 0.0
     titled = "ROCm System Management Interface" in head or "ROCM-SMI" in head
-    return 0.93 if titled and _HEADER.search(head) and "NVIDIA-SMI" not in head else 0.0
+    told = len(_PAIR.findall(head))
+    return 0.93 if (titled and (_HEADER.search(head) or told)) or told >= 2 else 0.0
 
 
 def read_table(source: Source) -> Reading:
-    """A sample of every card per table; the unit stands in each cell."""
-    cards, names, lines, odd = Cards(source.samples), list[str](), 0, 0
+    """A sample of every card per table or list."""
+    reader = _Lines(source.samples)
     for _, line in source.lines():
-        lines += bool(line.strip())
-        if _HEADER.match(line):
-            names = re.split(r"\s{2,}", line.strip())
-        elif names and re.match(r"^\s*\d+\s", line):
-            odd += not _add_row(cards, names, re.split(r"\s{2,}", line.strip()))
-    if not cards.rows:
-        raise Unreadable("the table has no row of a card")
-    found = telemetry_of(cards.by_key.values())
+        reader.take(line)
+    reader.close()
+    if not reader.cards.by_key:
+        raise Unreadable("no row of a card was found")
+    found = telemetry_of(reader.cards.by_key.values())
     return trace_reading(
         str(source.path),
         "rocm_smi_table",
-        found,
-        hardware_of(found),
+        found if reader.cards.rows else None,
+        hardware_of(found, driver=reader.driver),
         tool="rocm-smi",
-        lines=line_count(lines, odd),
+        lines=line_count(reader.lines, reader.odd),
     )
+
+
+class _Lines:
+    """State while reading lines: the columns of the table, and what the list told of each card so far."""
+
+    def __init__(self, keep: Samples | None) -> None:
+        self.cards = Cards(keep)
+        self.driver: str | None = None
+        self.lines = self.odd = 0
+        self._header = ""
+        self._open: dict[int, dict[str, str]] = {}
+
+    def take(self, line: str) -> None:
+        """One line: a header, a row below it, a key of a card, or words around them."""
+        self.lines += bool(line.strip())
+        pair, driver = _PAIR.match(line), _DRIVER.match(line)
+        if pair:
+            self._pair(int(pair[1]), pair[2].strip(), pair[3].strip())
+        elif driver:
+            self.driver = driver[1]
+        elif header := _HEADER.search(line):
+            self._header = header.string.rstrip()
+        elif self._header and re.match(r"^[# ]*\d+\s", line):
+            self.odd += not _add_row(self.cards, self._header, line.rstrip())
+
+    def close(self) -> None:
+        """The end of a list, or of the file: one look at each card that it named."""
+        for index, card in self._open.items():
+            _add(self.cards, index, card)
+        self._open = {}
+
+    def _pair(self, index: int, key: str, value: str) -> None:
+        if key in self._open.get(index, {}):
+            self.close()
+        self._open.setdefault(index, {})[key] = value
 
 
 def _objects(text: str) -> Iterable[Any]:
@@ -165,39 +211,29 @@ def _driver(system: Any) -> str | None:
     return known(version)
 
 
-def _add_row(cards: Cards, names: list[str], cells: list[str]) -> bool:
+def _add_row(cards: Cards, header: str, row: str) -> bool:
     """Whether the row was read. Cells are told by their units, since two header words may share a column."""
-    text = "  ".join(cells)
-    found = {
-        "temperature_c": re.search(r"(?<![\d.])(\d{1,9}(?:\.\d+)?)\s*°?c\b", text, re.IGNORECASE),
-        "power_w": re.search(r"(?<![\d.])(\d{1,9}(?:\.\d+)?)W\b", text),
-    }
-    sample = {role: float(match[1]) for role, match in found.items() if match}
-    watts = re.findall(r"(?<![\d.])(\d{1,9}(?:\.\d+)?)W\b", text)
-    clocks = re.findall(r"(\d+)Mhz", text, re.IGNORECASE)
-    shares = re.findall(r"(\d+)%", text)
-    if len(watts) > 1:
-        sample["power_limit_w"] = float(watts[-1])
-    if clocks:
-        sample["sm_clock_mhz"] = float(clocks[0])
-    if len(clocks) > 1:
-        sample["memory_clock_mhz"] = float(clocks[1])
-    if names[-1].upper().startswith("GPU%") and shares:
-        sample["utilization_pct"] = float(shares[-1])
-    if not sample:
-        return False
-    index = int(cells[0]) if re.fullmatch(r"[0-9]{1,4}", cells[0]) else None
-    if index is None:
-        return False
-    cards.add(str(index), sample, index=index)
-    return True
+    index = re.match(r"[# ]*(\d{1,4})\s", row)
+    told = {role: re.findall(_CELL + unit, row) for role, unit in _IN_ROW.items()}
+    firsts = {role: float(found[0]) for role, found in told.items() if found}
+    sample = firsts | {role: float(told[of][1]) for role, of in _SECOND.items() if len(told[of]) > 1}
+    shares = list(re.finditer(r"(\d+)%", row))
+    names, last = header.split(), header.rindex(" ") - 2
+    # The last cell may be empty: what stands before its column belongs to another.
+    if names[-1].upper().startswith("GPU%") and shares and shares[-1].start() >= last:
+        sample["utilization_pct"] = float(shares[-1][1])
+        if "Fan" in names and len(shares) == _SHARES:
+            sample["fan_pct"] = float(shares[0][1])
+    if index and sample:
+        cards.add(index[1], sample, index=int(index[1]))
+    return bool(index and sample)
 
 
 FORMATS = [
     Format(
         name="rocm_smi",
         kind="trace",
-        version=2,
+        version=3,
         sniff=sniff_json,
         read=read_json,
         docs="Output of `rocm-smi --json` of any ROCm release, once or as JSON lines.",
@@ -205,9 +241,10 @@ FORMATS = [
     Format(
         name="rocm_smi_table",
         kind="trace",
-        version=2,
+        version=3,
         sniff=sniff_table,
         read=read_table,
-        docs="The concise table of `rocm-smi`, once or repeated.",
+        docs="The concise table of `rocm-smi`, and the lists (`GPU[0] : GPU use (%): 0`) that its options "
+        "print, once or repeated.",
     ),
 ]
