@@ -6,6 +6,7 @@ what stands beside a log is joined later (ingest.folders, ingest.conclude).
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -25,9 +26,13 @@ from kb.model import Backend, Experiment, Hardware, LineCount, Model, Outcome, P
 from kb.vocab.gpus import arch_of, find_gpu
 from kb.vocab.models import family_of, find_model, quantization_of
 
-MERGED = ("settings", "environment", "dependencies", "engine_config")
+MERGED = ("settings", "environment", "dependencies", "engine_config", "gpus")
 LAST_WINS = frozenset({"kv_tokens", "kv_cache_gib", "max_concurrency", "port", "capture_s", "init_s"})
-CARRIED = frozenset({"engine_version", "gpu", "gpu_count", "arch", "driver", "cuda", "memory_gib", "port"})
+CARRIED = frozenset(
+    {"engine_version", "gpu", "gpu_count", "gpus", "arch", "driver", "cuda", "memory_gib", "port"}
+)
+# Stores that name a weight file by its checksum: only its metadata tell what it is.
+_BLOB = re.compile(r"\bsha256[-:_/]?[0-9a-f]{12,}")
 OWN_FIELDS = frozenset(
     {
         "engine_version",
@@ -46,6 +51,7 @@ OWN_FIELDS = frozenset(
         "pending",
         "end",
         "world_size",
+        "device",
         *MERGED,
     }
 )
@@ -180,7 +186,9 @@ def _hardware(facts: Mapping[str, Any]) -> Hardware:
     said = facts.get("gpu")
     known = find_gpu(said) if said else None
     settings = facts.get("settings") or {}
-    count = _whole(facts.get("world_size")) or _whole(facts.get("gpu_count")) or _width(settings)
+    seen = len(facts.get("gpus") or ()) or None
+    count = _whole(facts.get("world_size")) or _whole(facts.get("gpu_count")) or seen or _width(settings)
+    count = None if facts.get("device") == "cpu" else count
     memory = number(str(facts["memory_gib"])) if "memory_gib" in facts else None
     return Hardware(
         gpu=known.name if known else said,
@@ -203,6 +211,8 @@ def _width(settings: Mapping[str, Any]) -> int | None:
 def _model(facts: Mapping[str, Any]) -> Model:
     name = facts.get("model")
     name = name if isinstance(name, str) else None
+    title = facts.get("model_title")
+    name = str(title).strip() if name and title and _BLOB.search(name) else name
     entry = find_model(name) if name else None
     told = [str(one) for one in (facts.get("quantization"), name) if one and str(one) != "None"]
     found = next((method for one in told if (method := quantization_of(one))), None)

@@ -12,9 +12,11 @@ from typing import Any
 from ingest.events import Event
 from kb.model import Hardware, Model
 from kb.vocab.engines import kernel_of_label, role_names, roles_of, roles_of_label
-from kb.vocab.models import find_model
+from kb.vocab.models import ModelEntry, find_model
 
 MAX_TOLD = 40
+# What an option's words mean holds for NVIDIA and AMD; elsewhere the same word is another library.
+OTHER_DEVICES = frozenset({"npu", "cpu", "hpu", "xpu"})
 
 
 @dataclass(slots=True)
@@ -62,7 +64,13 @@ def resolve(  # noqa: PLR0913, PLR0917 - one question has as many sides
                 chosen.picked.add(str(event.values.get("label")))
     entry = find_model(model.name) if model.name else None
     environment = facts.get("environment") or {}
-    asked = roles_of(engine, version, settings, environment, hardware.arch, model.quantization, entry)
+    asked = {
+        role: kernel
+        for role, kernel in roles_of(
+            engine, version, settings, environment, hardware.arch, model.quantization, entry
+        ).items()
+        if _concerns(role, entry, model.quantization, str((facts.get("settings") or {}).get("device")))
+    }
     chosen.requested = {
         role: kernel for role, kernel in asked.items() if auto.get(role.removeprefix("draft:")) != kernel
     }
@@ -71,6 +79,16 @@ def resolve(  # noqa: PLR0913, PLR0917 - one question has as many sides
             chosen.resolved.setdefault(role, kernel)
     _compare(chosen, lines)
     return chosen
+
+
+def _concerns(role: str, entry: ModelEntry | None, quantization: str | None, device: str) -> bool:
+    """Whether a run has this role at all: a dump names a backend for every role, needed or not."""
+    role = role.removeprefix("draft:")
+    if device in OTHER_DEVICES and role != "moe.all2all":
+        return False
+    if role.startswith("dsa."):
+        return entry is not None and "dsa" in entry.attention
+    return role != "gemm.fp4" or quantization is None or "fp4" in quantization
 
 
 def kernels_of(event: Event, engine: str, version: str | None, arch: str | None) -> dict[str, str | None]:

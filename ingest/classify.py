@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ingest.events import Event
 from ingest.logline import Line
 from ingest.logscan import Scan
-from ingest.tracebacks import Finding
+from ingest.tracebacks import VAGUE, Finding
 from kb.model import Blame, Effect, Failure, Outcome, Stage, Warning  # noqa: A004
 from kb.symptoms import Match, fill, table
 
@@ -21,7 +21,6 @@ from kb.symptoms import Match, fill, table
 SECONDARY = frozenset(
     {"nccl-timeout", "nccl-error", "watchdog-timeout", "load-imbalance", "health-timeout", "launch-failed"}
 )
-VAGUE = frozenset({"unknown-model-error", "jit-failed", "missing-module"})
 LAST_WORDS = frozenset({"segfault"})
 POST_MORTEM = frozenset({"engine-dead", "child-killed"})
 TRIVIAL = ("KeyError", "StopIteration", "AttributeError", "AssertionError", "IndexError")

@@ -27,9 +27,15 @@ def parse_mapping(text: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for item in split_items(body):
         key = _KEY.match(item)
-        if key is not None:
-            found[key["quoted"] or key["plain"]] = literal(item[key.end() :])
+        value = literal(item[key.end() :]) if key is not None else None
+        if key is not None and not _is_cut(value):
+            found[key["quoted"] or key["plain"]] = value
     return found
+
+
+def _is_cut(value: Any) -> bool:
+    """Whether the text broke off inside of a string: its quote still stands in front."""
+    return isinstance(value, str) and value[:1] in ("'", '"') and value[:1] not in value[1:]
 
 
 def literal(text: str) -> Any:

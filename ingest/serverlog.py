@@ -40,6 +40,12 @@ COMMON_RULES: tuple[Rule, ...] = (
         lambda m: {"dependencies": {"nccl": m["nccl"]}},
     ),
     rule("Uvicorn running on", "facts", r"Uvicorn running on \w+://[^\s:]{1,64}:(?P<port>\d+)"),
+    rule(
+        "kernel driver version",
+        "facts",
+        r"Using CUDA (?P<cuda>[\d.]+) driver version \S+ with kernel driver version (?P<driver>[\d.]+\d)",
+    ),
+    rule("KeyboardInterrupt", "stopped", r"^KeyboardInterrupt\b"),
     rule("Driver Version:", "facts", r"Driver Version: (?P<driver>[\d.]+).*?CUDA Version: (?P<cuda>[\d.]+)"),
     rule(
         "SIGTERM", "stopped", r"(?:Received|received|caught|signal=?)\s?(?:signal )?SIGTERM|SIGTERM received"

@@ -17,6 +17,8 @@ CHAINED = (
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",
 )
+# Classes that say that something broke and not why: a later line of the same message may say it.
+VAGUE = frozenset({"unknown-model-error", "jit-failed", "missing-module"})
 MAX_TAIL_LINES = 24
 MAX_BLOCK_LINES = 5000
 MAX_FINDINGS = 4000
@@ -72,14 +74,20 @@ class Finding:
             found = table.match(text, is_error=False)
             if found is None or found.symptom.kind not in ("noise", "echo"):
                 found = table.match(text, is_error=not quiet)
-            if found is not None and (self.match is None or found.symptom.kind == "cause"):
+            if found is not None and self._is_better(found, table):
                 self.match, self.matched = found, (number, text)
-                if found.symptom.kind == "cause":
+                if found.symptom.kind == "cause" and found.symptom.name not in VAGUE:
                     break
         if self.match is None and _PYDANTIC.match(self.text):
             self.matched = next(
                 (row for row in self.more if row[1].lstrip().startswith("Value error, ")), None
             )
+
+    def _is_better(self, found: Match, table: Table) -> bool:
+        """Whether a later line's row says more: a cause, and one that stands before in the table."""
+        if self.match is None or self.match.symptom.kind != "cause":
+            return self.match is None or found.symptom.kind == "cause"
+        return found.symptom.kind == "cause" and table.is_before(found.symptom, self.match.symptom)
 
 
 @dataclass(slots=True)

@@ -88,6 +88,10 @@ class Table:
                 return Match(row, holes)
         return None
 
+    def is_before(self, one: Symptom, other: Symptom) -> bool:
+        """Whether a row stands before another: special ones do."""
+        return self.rows.index(one) < self.rows.index(other)
+
     def is_noise(self, text: str) -> bool:
         """Whether a line is of no account. Asked of each line: rows of noise go first."""
         if all(row.find(text) is None for row in self.noise):

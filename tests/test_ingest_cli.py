@@ -183,6 +183,15 @@ def test_rebuild_keeps_what_is_gone_and_what_was_claimed(kbctl: Kbctl, tmp_path:
     assert {**after, "invalid": None, "notes": []} == before
 
 
+def test_parse_says_of_a_file_only_what_it_tells(kbctl: Kbctl) -> None:
+    formats = Path(__file__).parent / "formats"
+    bench = kbctl("parse", formats / "vllm_bench_serve" / "recipes_deepseek_v3.txt")
+    assert "measured [" in bench
+    assert "unknown" not in bench
+    log = kbctl("parse", formats / "vllm_server_log" / "written_disk_quota_while_compiling.log")
+    assert "vllm 0.22.0 · Qwen/Qwen3-30B-A3B: crash at jit, blame environment" in log
+
+
 def test_a_changed_parser_is_noticed(kbctl: Kbctl) -> None:
     kbctl("ingest", DEMO / OOM)
     import duckdb

@@ -104,6 +104,10 @@ def test_every_alias_and_hub_id_names_its_model():
         ("x/GLM-5-NVFP4", "glm-5"),
         ("Llama-3.1-8B-Instruct-FP8, Qwen3-30B-A3B", "llama-3.1-8b"),
         ("/m/Qwen3-8B-Q4_K_M.gguf", "qwen3-8b"),
+        ("deepseek-r1:14b", "deepseek-r1-distill-qwen-14b"),
+        ("/opt/llm/deepseek-r1-70b", "deepseek-r1-distill-llama-70b"),
+        ("deepseek-r1:671b", "deepseek-r1"),
+        ("deepseek-ai/DeepSeek-R1-0528-Qwen3-8B", "qwen3-8b"),
         ("no such model", None),
     ],
 )

@@ -70,6 +70,11 @@ def _device(found: re.Match[str]) -> Values:
     return values
 
 
+def _listed(found: re.Match[str]) -> Values:
+    values: Values = dict(found.groupdict())
+    return values | {"gpus": {values.pop("device"): values["gpu"]}}
+
+
 RULES = (
     rule("build: ", "start", r"^build: (?P<build>(?P<number>\d+) \(\w+\)) with", _build),
     rule("build_info: ", "start", r"build_info: (?P<build>b?(?P<number>\d+)-\w+)", _build),
@@ -84,14 +89,20 @@ RULES = (
     rule("  Device ", "facts", r"Device \d+: (?P<gpu>[^,]+), (?P<arch>gfx\w+)"),
     rule("ggml_vulkan: ", "facts", r"ggml_vulkan: \d+ = (?P<gpu>.+?) \([^()|]+\) \|"),
     rule("using device ", "facts", r"using device \w+ \((?P<gpu>[^)]+)\).*?- (?P<free_mib>\d+) MiB free"),
+    rule("using device ", "facts", r"using device (?P<backend>CUDA|ROCm|Metal|MTL|Vulkan|SYCL)\d*"),
     rule(
-        "using device ",
-        "choice",
-        r"using device (?P<label>CUDA|ROCm|Metal|MTL|Vulkan|SYCL)\d*",
-        role="backend",
-        how="runs",
+        " MiB free)",
+        "facts",
+        r"(?:^|\s)- (?P<device>(?P<backend>CUDA|ROCm|MTL|Vulkan|SYCL)\d*)\s*: "
+        r"(?P<gpu>.+?) \(\d+ MiB, (?P<free_mib>\d+) MiB free\)",
+        _listed,
     ),
-    rule("ARCHS = ", "facts", r"(?:CUDA|ROCm) : ARCHS = (?P<compiled_archs>[\d,a-z]+)"),
+    rule(
+        "ARCHS = ",
+        "facts",
+        r"(?:CUDA|ROCm) : ARCHS = (?P<archs>[\d,a-z]+)",
+        lambda m: {"compiled_archs": m["archs"].split(",")},
+    ),
     rule("--model ", "facts", r"(?:--model|-m) (?P<model>\S+\.gguf)\b"),
     step("loading model", "load", 20, r"loading model(?: '(?P<model>[^']+)')?"),
     step("llama_model_loader: loaded meta data", "load", 21, r"tensors from (?P<model>.+?) \(version"),
@@ -120,13 +131,14 @@ RULES = (
     step("llm_load_print_meta: ", "load", 21),
     step("print_info: ", "load", 21),
     step("load_tensors: loading model tensors", "load", 22),
-    step("offloaded ", "kv_cache", 30, r"offloaded (?P<offloaded>\d+/\d+) layers to GPU"),
+    step("offloaded ", "load", 23, r"offloaded (?P<offloaded>\d+/\d+) layers to GPU"),
     rule(
         "model buffer size",
         "facts",
         r"(?P<device>\w+) model buffer size = +(?P<mib>[\d.]+) MiB",
         lambda m: {f"model_buffer_mib_{m['device']}": m["mib"]},
     ),
+    step("constructing llama_context", "kv_cache", 31),
     step("llama_context: n_ctx ", "kv_cache", 31, r"n_ctx\s+= (?P<n_ctx>\d+)"),
     rule("llama_context: n_batch ", "facts", r"n_batch\s+= (?P<n_batch>\d+)"),
     rule("llama_context: n_ubatch ", "facts", r"n_ubatch\s+= (?P<n_ubatch>\d+)"),
@@ -201,6 +213,8 @@ def sniff(source: Source) -> float:
     # Ollama wraps llama.cpp's lines; llama-bench prints the same device lines before its table.
     if "msg=" in head and "level=" in head and "source=" in head:
         return min(found, 0.6)
+    if "slot print_timing: " in head:
+        return 0.97  # each of its timing lines reads like a result
     if re.search(r"^\| [^|]+\|.*\| *(?:pp|tg)\d+[^|]*\|[^|]+\|$", head, re.MULTILINE):
         return min(found, 0.4)
     return found
@@ -216,5 +230,6 @@ FORMAT = Format(
     kind="server_log",
     sniff=sniff,
     read=read,
+    version=2,
     docs="llama.cpp server logs, plain or prefixed: devices, GGUF metadata, offload, KV cache, timings.",
 )

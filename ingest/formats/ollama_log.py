@@ -39,6 +39,12 @@ RULES = (
         r"total=\"(?P<memory_gib>[\d.]+) GiB",
     ),
     rule("inference compute", "facts", r"driver=(?P<cuda>[\d.]+)"),
+    rule(
+        "inference compute",
+        "facts",
+        r"\bid=(?P<id>\S+).*? library=(?!cpu)(?P<library>\w+)",
+        lambda m: {"gpus": {m["id"]: m["library"]}},
+    ),
     rule("starting llama server", "start", r"--model (?P<model>\S+)"),
     rule("starting runner", "start", r"--model (?P<model>\S+)"),
     step("starting llama server", "load", 20),
@@ -78,6 +84,6 @@ FORMAT = Format(
     kind="server_log",
     sniff=sniff,
     read=read,
-    version=2,
+    version=3,
     docs="Ollama server logs with the llama.cpp runner's lines inside.",
 )

@@ -62,6 +62,13 @@ RULES = (
         stage="args",
         step=1,
     ),
+    rule("SGLang Version ", "start", r"^SGLang Version (?P<engine_version>\d[\w.]*)"),
+    rule(
+        "total GPU memory per device (MiB): [",
+        "facts",
+        r"per device \(MiB\): \[(?P<mib>\d{3,9})",
+        lambda m: {"memory_gib": round(int(m["mib"]) / 1024, 2)},
+    ),
     # choices
     rule(
         "ttention backend not",
@@ -240,5 +247,6 @@ FORMAT = Format(
     kind="server_log",
     sniff=sniff,
     read=read,
+    version=2,
     docs="SGLang server logs 0.4.6 to 0.5.23: arguments, kernel choices, life cycle, batch lines per rank.",
 )

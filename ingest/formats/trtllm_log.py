@@ -119,6 +119,8 @@ RULES = (
     rule("Engine loaded and ready to serve", "ready"),
     rule("Ready to start benchmark", "facts"),
     rule("Starting benchmarking", "ready"),
+    rule("Load engine takes:", "ready"),
+    rule("Output [Text ", "served"),
     *COMMON_RULES,
 )
 
@@ -148,5 +150,6 @@ FORMAT = Format(
     kind="server_log",
     sniff=sniff,
     read=read,
+    version=2,
     docs="TensorRT-LLM logs: Python and C++ loggers, MPI ranks, KV cache sizing, iteration log.",
 )

@@ -6,20 +6,21 @@ Owns what vLLM prints. Must not decide how a run ended (ingest.classify does).
 from __future__ import annotations
 
 import re
+from math import prod
 
 from ingest.assemble import read_log
 from ingest.events import Bulk, Grammar, Values, number, rule, step
 from ingest.formats import Format
+from ingest.logline import Line
 from ingest.pyrepr import parse_mapping
 from ingest.serverlog import ACCESS, COMMON_RULES, marks
 from ingest.settings import own_options
 from ingest.sources import Source
 from kb.model import Reading
 
+_WIDTHS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 _CONFIG_KEYS = (
-    "tensor_parallel_size",
-    "pipeline_parallel_size",
-    "data_parallel_size",
+    *_WIDTHS,
     "kv_cache_dtype",
     "enforce_eager",
     "max_seq_len",
@@ -57,7 +58,11 @@ def _engine_config(found: re.Match[str]) -> Values:
     config = parse_mapping(found["config"])
     known = {key: config[key] for key in _CONFIG_KEYS if config.get(key) not in (None, "None", "auto")}
     model = config.get("model")
+    widths = [config.get(key, 1) for key in _WIDTHS if key in config]
+    whole = bool(widths) and all(isinstance(one, int) for one in widths)
     return {
+        "device": config.get("device_config"),
+        "world_size": prod(widths) if whole else None,
         "engine_version": found["version"],
         "model": model if isinstance(model, str) else None,
         "quantization": config.get("quantization"),
@@ -102,6 +107,21 @@ def _moe(found: re.Match[str]) -> Values:
 
 def _linear(found: re.Match[str]) -> Values:
     return {"role": "gemm", "label": found["label"], "how": "runs"}
+
+
+class Offline:
+    """A program that runs the engine itself: what it tells last before its work is what the engine can do."""
+
+    active = False
+
+    def __init__(self) -> None:
+        self._serves = False
+
+    def feed(self, line: Line) -> list[tuple[str, Values]]:
+        """Take a line; ready once such a program's engine is (a server goes on and says so otherwise)."""
+        self._serves = self._serves or "API server" in line.text or line.process.startswith("APIServer")
+        done = not self._serves and line.text.startswith(("Supported_tasks: ", "Supported tasks: "))
+        return [("ready", {})] if done else []
 
 
 RULES = (
@@ -203,6 +223,18 @@ RULES = (
         role="linear_attention",
         how="runs",
     ),
+    rule(
+        "all-reduce backends",
+        "choice",
+        r"Using \['(?P<label>\w+)'.*?\] all-reduce backends .*? for group 'tp:",
+        role="allreduce",
+        how="runs",
+    ),
+    rule(
+        "Free memory on device",
+        "facts",
+        r"Free memory on device (?:\S+ )?\([\d.]+/(?P<memory_gib>[\d.]+) GiB\)",
+    ),
     # life cycle
     step(
         "world_size=",
@@ -256,6 +288,7 @@ RULES = (
 GRAMMAR = Grammar(
     engine="vllm",
     rules=RULES,
+    readers=(Offline,),
     bulk=(
         Bulk(
             marker=b"Avg prompt throughput",
@@ -319,6 +352,6 @@ FORMAT = Format(
     kind="server_log",
     sniff=sniff,
     read=read,
-    version=2,
+    version=3,
     docs="vLLM server logs 0.6 to 0.33: arguments, kernel choices, life cycle, statistics, both engines.",
 )

@@ -209,14 +209,7 @@ def _reading_lines(reading: Reading) -> list[str]:
 
 def _experiment_lines(experiment: Experiment) -> list[str]:
     backend, outcome = experiment.backend, experiment.outcome
-    named = [
-        f"{backend.engine or 'unknown engine'} {backend.engine_version or '(version unknown)'}",
-        experiment.model.name or "model unknown",
-        experiment.hardware.gpu or experiment.hardware.arch or "GPU unknown",
-    ]
-    lines = [
-        f"{' · '.join(named)}: {outcome.effect} at {outcome.stage or 'unknown stage'}, blame {outcome.blame}"
-    ]
+    lines = [line] if (line := _what_and_how(experiment)) else []
     lines += [f"  {role} = {kernel}" for role, kernel in sorted(backend.resolved.items())]
     if outcome.failure is not None:
         lines += [
@@ -229,3 +222,15 @@ def _experiment_lines(experiment: Experiment) -> list[str]:
         figures = ", ".join(f"{k} {v:g}" for k, v in one.metrics.items() if v is not None)
         lines.append(f"  measured [{point}] {figures}")
     return lines
+
+
+def _what_and_how(experiment: Experiment) -> str:
+    """What ran and how it ended, as far as the file tells: "vllm 0.11.0 · Qwen3-8B: ok at serve"."""
+    backend, hardware, outcome = experiment.backend, experiment.hardware, experiment.outcome
+    engine = " ".join(one for one in (backend.engine, backend.engine_version) if one)
+    what = " · ".join(one for one in (engine, experiment.model.name, hardware.gpu or hardware.arch) if one)
+    known = outcome.effect != "unknown" or outcome.stage is not None
+    how = f"{outcome.effect} at {outcome.stage}" if outcome.stage else outcome.effect if known else ""
+    blame = f"blame {outcome.blame}" if outcome.blame != "unknown" else ""
+    ended = ", ".join(one for one in (how, blame) if one)
+    return ": ".join(one for one in (what, ended) if one)
