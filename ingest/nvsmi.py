@@ -67,33 +67,35 @@ class Machine:
 
     def __init__(self, keep: Samples | None) -> None:
         self.cards = Cards(keep)
-        self.seen: dict[str, int | None] = {}  # bus -> minor number
+        self.seen: set[str] = set()
         self.facts: dict[str, str] = {}
         self.kept: dict[str, dict[str, Any]] = {}
         self.first = self.last = ""
+        self._open: list[tuple[str, Mapping[str, str]]] = []
 
-    def add(self, bus: str, fields: Mapping[str, str], stamp: str | None) -> None:
-        """One card of one report: path -> value as printed; the report's time."""
-        sample = {metric: _first_number(fields, paths, metric) for metric, paths in _METRICS.items()}
-        name = known(fields.get("product_name"))
-        minor = fields.get("minor_number", "")
-        uuid = known(fields.get("uuid") or fields.get("gpu_uuid"))
-        who: dict[str, Any] = {"index": len(self.seen), "name": name, "uuid": uuid}
-        self.seen.setdefault(bus, int(minor) if minor.isdigit() else None)
-        self.cards.add(bus, sample, _reasons(fields), at=known(stamp) or "", **who)
-        self.kept[bus] = {"bus_id": bus} | _details(fields)
+    def add(self, bus: str, fields: Mapping[str, str]) -> None:
+        """One card of the report that is being read: path -> value as printed."""
+        self.seen.add(bus)
+        self._open.append((bus, fields))
 
     def told(self, stamp: str | None, facts: Mapping[str, str | None], attached: str | None) -> None:
-        """What stands above the cards: time, driver, CUDA, how many cards there are.
-
-        The tool lists cards by index. Of a choice of them (``-i``), only their minor numbers are told.
-        """
+        """The end of a report, and what stands above its cards: time, driver, CUDA, how many there are."""
         self.last = known(stamp) or self.last
         self.first = self.first or self.last
         self.facts |= {key: word for key, value in facts.items() if (word := known(value))}
-        if attached and attached.isdigit() and int(attached) > len(self.seen):
-            for bus, minor in self.seen.items():
-                self.cards.by_key[bus].index = minor
+        # Cards are listed by index; of a choice of them (-i) only their minor numbers are told.
+        is_whole = not (attached or "").isdigit() or int(attached or 0) <= len(self._open)
+        for at, (bus, fields) in enumerate(self._open):
+            minor = fields.get("minor_number", "")
+            self._take(at if is_whole or not minor.isdigit() else int(minor), bus, fields, known(stamp) or "")
+        self._open = []
+
+    def _take(self, index: int, bus: str, fields: Mapping[str, str], at: str) -> None:
+        sample = {metric: _first_number(fields, paths, metric) for metric, paths in _METRICS.items()}
+        name = known(fields.get("product_name"))
+        uuid = known(fields.get("uuid") or fields.get("gpu_uuid"))
+        self.cards.add(bus, sample, _reasons(fields), at=at, index=index, name=name, uuid=uuid)
+        self.kept[bus] = {"bus_id": bus} | _details(fields)
 
 
 def _first_number(fields: Mapping[str, str], paths: tuple[str, ...], metric: str) -> float | None:

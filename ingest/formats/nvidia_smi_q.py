@@ -98,7 +98,7 @@ class _Reports:
 
     def _next_card(self, bus: str | None) -> None:
         if self._bus is not None and self._fields:
-            self.machine.add(self._bus, self._fields, self._above.get("timestamp"))
+            self.machine.add(self._bus, self._fields)
         self._bus, self._fields, self._groups = bus, {}, []
         if bus is not None:
             self._mig.pop(bus, None)

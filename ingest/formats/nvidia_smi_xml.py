@@ -123,7 +123,7 @@ def _events(parser: XMLPullParser[Any], document: str) -> Iterator[tuple[str, El
 
 def _take(element: Element, machine: Machine, above: dict[str, str]) -> None:
     if element.tag == "gpu":
-        machine.add(element.get("id", ""), dict(_fields(element)), above.get("timestamp"))
+        machine.add(element.get("id", ""), dict(_fields(element)))
     else:
         above[element.tag] = (element.text or "").strip()
 
