@@ -26,10 +26,10 @@ from kb.model import Backend, Experiment, Hardware, LineCount, Model, Outcome, P
 from kb.vocab.gpus import arch_of, find_gpu
 from kb.vocab.models import family_of, find_model, quantization_of
 
-MERGED = ("settings", "environment", "dependencies", "engine_config", "gpus")
+MERGED = ("settings", "environment", "dependencies", "engine_config", "gpus", "gpu_ids")
 LAST_WINS = frozenset({"kv_tokens", "kv_cache_gib", "max_concurrency", "port", "capture_s", "init_s"})
 CARRIED = frozenset(
-    {"engine_version", "gpu", "gpu_count", "gpus", "arch", "driver", "cuda", "memory_gib", "port"}
+    {"engine_version", "gpu", "gpu_count", "gpus", "gpu_ids", "arch", "driver", "cuda", "memory_gib", "port"}
 )
 # Stores that name a weight file by its checksum: only its metadata tell what it is.
 _BLOB = re.compile(r"\bsha256[-:_/]?[0-9a-f]{12,}")
@@ -186,7 +186,7 @@ def _hardware(facts: Mapping[str, Any]) -> Hardware:
     said = facts.get("gpu")
     known = find_gpu(said) if said else None
     settings = facts.get("settings") or {}
-    seen = len(facts.get("gpus") or ()) or None
+    seen = len(facts.get("gpu_ids") or facts.get("gpus") or ()) or None
     count = _whole(facts.get("world_size")) or _whole(facts.get("gpu_count")) or seen or _width(settings)
     count = None if facts.get("device") == "cpu" else count
     memory = number(str(facts["memory_gib"])) if "memory_gib" in facts else None

@@ -53,7 +53,7 @@ def resolve(  # noqa: PLR0913, PLR0917 - one question has as many sides
             continue
         for role, kernel in kernels_of(event, engine, version, hardware.arch).items():
             _note(chosen, event, role, kernel)
-            if kernel is None:
+            if kernel is None or _is_of_another_part(chosen, event, role, kernel):
                 continue
             lines.setdefault(role, (event.line, event.text))
             is_sure = event.values.get("version") is not None or event.values.get("how") == "fallback"
@@ -79,6 +79,12 @@ def resolve(  # noqa: PLR0913, PLR0917 - one question has as many sides
             chosen.resolved.setdefault(role, kernel)
     _compare(chosen, lines)
     return chosen
+
+
+def _is_of_another_part(chosen: Choices, event: Event, role: str, kernel: str) -> bool:
+    """Whether FlashAttention's generation is told of a draft or a vision tower, not of the model."""
+    runs = chosen.resolved.get(role)
+    return event.values.get("version") is not None and runs is not None and runs[:2] != kernel[:2]
 
 
 def _concerns(role: str, entry: ModelEntry | None, quantization: str | None, device: str) -> bool:

@@ -50,7 +50,7 @@ class Line:
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _PATTERNS: dict[str, tuple[re.Pattern[str], ...]] = {
     "(": (
-        re.compile(r"\((?P<process>[A-Za-z][\w .:-]{0,60}? pid=\d{1,10})(?:, ip=[\d.a-f:]{1,40})?\)(?: |$)"),
+        re.compile(r"\((?P<process>[A-Za-z][\w .:=-]{0,60}? pid=\d{1,10})(?:, ip=[\d.a-f:]{1,40})?\)(?: |$)"),
     ),
     "[": (
         re.compile(

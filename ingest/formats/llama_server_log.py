@@ -77,6 +77,7 @@ def _listed(found: re.Match[str]) -> Values:
 
 RULES = (
     rule("build: ", "start", r"^build: (?P<build>(?P<number>\d+) \(\w+\)) with", _build),
+    rule("build = ", "start", r": build = (?P<build>(?P<number>\d+) \(\w+\))", _build),
     rule("build_info: ", "start", r"build_info: (?P<build>b?(?P<number>\d+)-\w+)", _build),
     rule("build info", "start", r"(?P<build>build info \| .*?build=(?P<number>\d+))", _build),
     rule("ggml_cuda_init: found", "facts", r"found (?P<gpu_count>\d+) (?:CUDA|ROCm) devices"),
@@ -88,8 +89,13 @@ RULES = (
     ),
     rule("  Device ", "facts", r"Device \d+: (?P<gpu>[^,]+), (?P<arch>gfx\w+)"),
     rule("ggml_vulkan: ", "facts", r"ggml_vulkan: \d+ = (?P<gpu>.+?) \([^()|]+\) \|"),
-    rule("using device ", "facts", r"using device \w+ \((?P<gpu>[^)]+)\).*?- (?P<free_mib>\d+) MiB free"),
-    rule("using device ", "facts", r"using device (?P<backend>CUDA|ROCm|Metal|MTL|Vulkan|SYCL)\d*"),
+    rule(
+        "using device ",
+        "facts",
+        r"using device (?P<device>(?P<backend>CUDA|ROCm|Metal|MTL|Vulkan|SYCL)\d*) "
+        r"\((?P<gpu>.+?)\)(?: \([\w:.]+\))? - (?P<free_mib>\d+) MiB free",
+        _listed,
+    ),
     rule(
         " MiB free)",
         "facts",

@@ -39,11 +39,12 @@ RULES = (
         r"total=\"(?P<memory_gib>[\d.]+) GiB",
     ),
     rule("inference compute", "facts", r"driver=(?P<cuda>[\d.]+)"),
+    rule("inference compute", "facts", r"library=(?!cpu).* total=\"(?P<memory_gib>[\d.]+) GiB"),
     rule(
         "inference compute",
         "facts",
         r"\bid=(?P<id>\S+).*? library=(?!cpu)(?P<library>\w+)",
-        lambda m: {"gpus": {m["id"]: m["library"]}},
+        lambda m: {"gpu_ids": {m["id"]: m["library"]}},
     ),
     rule("starting llama server", "start", r"--model (?P<model>\S+)"),
     rule("starting runner", "start", r"--model (?P<model>\S+)"),

@@ -105,6 +105,19 @@ def _moe(found: re.Match[str]) -> Values:
     return {"role": "moe", "label": found["label"], "how": "runs", "family": found["family"]}
 
 
+def _mxfp4(found: re.Match[str]) -> Values:
+    is_cutlass = "CUTLASS" in found["kind"] or found["major"] == "SM90"
+    return {"label": "flashinfer_cutlass" if is_cutlass else "flashinfer_trtllm"}
+
+
+_ROCM_LABELS = {
+    "Rocm": "ROCM_ATTN",
+    "Triton": "TRITON_ATTN",
+    "Aiter Flash": "ROCM_AITER_FA",
+    "Aiter Unified": "ROCM_AITER_UNIFIED_ATTN",
+}
+
+
 def _linear(found: re.Match[str]) -> Values:
     return {"role": "gemm", "label": found["label"], "how": "runs"}
 
@@ -164,7 +177,22 @@ RULES = (
     rule("Using Flash Attention backend", "choice", role="attention", label="FLASH_ATTN", how="runs"),
     rule("Using FlashInfer backend", "choice", role="attention", label="FLASHINFER", how="runs"),
     rule("Using XFormers backend", "choice", role="attention", label="XFORMERS", how="runs"),
-    rule("Using Triton backend", "choice", role="attention", label="TRITON_ATTN", how="runs"),
+    rule(
+        "Using Triton backend",
+        "choice",
+        r"Using Triton backend(?: on|\.)",
+        role="attention",
+        label="TRITON_ATTN",
+        how="runs",
+    ),
+    rule(
+        "ttention backend",
+        "choice",
+        r"Using (?P<label>Rocm|Triton|Aiter Flash|Aiter Unified) Attention backend",
+        lambda m: {"label": _ROCM_LABELS[m["label"]]},
+        role="attention",
+        how="runs",
+    ),
     rule("Using FlexAttention backend", "choice", role="attention", label="FLEX_ATTENTION", how="runs"),
     rule("Using ROCmFlashAttention backend", "choice", role="attention", label="ROCM_FLASH", how="runs"),
     rule(
@@ -205,6 +233,16 @@ RULES = (
     ),
     rule(
         "backend for FP8 MoE", "choice", r"Using (?P<label>\w+) backend for FP8 MoE", role="moe", how="runs"
+    ),
+    rule("Using Marlin backend", "choice", r"Using Marlin backend$", role="moe", label="marlin", how="runs"),
+    rule("Using Triton backend", "choice", r"Using Triton backend$", role="moe", label="triton", how="runs"),
+    rule(
+        "Using FlashInfer MXFP4 ",
+        "choice",
+        r"Using FlashInfer MXFP4 (?P<kind>BF16|MXFP8 TRTLLM|MXFP8 CUTLASS) backend for (?P<major>SM\d+)",
+        _mxfp4,
+        role="moe",
+        how="runs",
     ),
     rule("MoE TRTLLM backend", "choice", role="moe", label="flashinfer_trtllm", how="runs"),
     rule("Selected ", "choice", r"Selected (?P<label>\w+Kernel) for \w+", _linear),
