@@ -293,7 +293,7 @@ def _sentence(cause: Finding, stage: Stage | None) -> str:
 
 
 def _killed(start: Start, death: Finding, warnings: tuple[Warning, ...]) -> Verdict:
-    stage = start.stage_at(death.line)
+    stage = start.stage_at(death.line) if start.has_begun else None
     cause = (
         "The engine's process ended without an error of its own: it was killed from outside "
         "(the kernel's memory killer, a signal), or its last words are missing from this log."

@@ -86,8 +86,18 @@ class ModelConfig:
 
 
 RULES = (
+    rule("lmdeploy serve api_server ", "facts", r"lmdeploy serve api_server\s+(?P<model>[^\s-]\S*)"),
     rule(
-        "EngineConfig(", "start", r"(?P<backend>Turbomind|Pytorch)EngineConfig(?P<dump>\(.*)", _engine_config
+        "EngineConfig(",
+        "start",
+        r"(?<!updated backend_config=)(?P<backend>Turbomind|Pytorch)EngineConfig(?P<dump>\(.*)",
+        _engine_config,
+    ),
+    rule(
+        "updated backend_config=",
+        "facts",
+        r"updated backend_config=(?P<backend>Turbomind|Pytorch)EngineConfig(?P<dump>\(.*)",
+        _engine_config,
     ),
     rule(
         "input backend=",
