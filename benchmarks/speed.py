@@ -31,7 +31,7 @@ LOAD = (
     "import duckdb, sys; c = duckdb.connect(*sys.argv[2:]); c.execute('SET threads = 1'); "
     'c.execute("CREATE TABLE t AS FROM read_csv(\'" + sys.argv[1] + "\')")'
 )
-HASH = "import hashlib, sys; hashlib.file_digest(open(sys.argv[1], 'rb'), hashlib.blake2b)"
+HASH = "import hashlib, sys; from blake3 import blake3; hashlib.file_digest(open(sys.argv[1], 'rb'), blake3)"
 JSON = "import json, sys; json.loads(open(sys.argv[1], 'rb').read())"
 DRAIN = (
     "import sys; from drain3 import TemplateMiner; m = TemplateMiner(); "
@@ -139,7 +139,7 @@ def beside_trace(what: str, path: Path, folder: Path, kbctl: str) -> Iterator[Ca
     yield Case("DuckDB, text table in memory", what, [python, "-c", LOAD, str(path)], size)
     kept = [python, "-c", LOAD, str(path), str(folder / "text.duckdb")]
     yield Case("DuckDB, text table in a file", what, kept, size)
-    yield Case("BLAKE2b of the file alone", what, [python, "-c", HASH, str(path)], size)
+    yield Case("BLAKE3 of the file alone", what, [python, "-c", HASH, str(path)], size)
 
 
 def best(case: Case, folder: Path, runs: int) -> Cost:

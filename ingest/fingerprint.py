@@ -13,17 +13,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
+from blake3 import blake3
+
 from ingest.redact import redact
 from ingest.sources import STDIN, Source
 
 HEAD_BYTES = 4096
 CHUNK_BYTES = 1 << 20
+DIGEST_BYTES = 20
 KEY = b"kbctl identity of a source, 1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprint:
-    """``source``: BLAKE2b of the bytes; ``identity``: keyed hash of path and head; ``size`` in bytes.
+    """``source``: BLAKE3 of the bytes; ``identity``: keyed hash of path and head; ``size`` in bytes.
 
     ``grown`` is whether the first bytes are exactly those of the earlier reading.
     """
@@ -36,7 +39,7 @@ class Fingerprint:
 
 def fingerprint(source: Source, earlier: tuple[str, int] | None = None) -> Fingerprint:
     """Hash one source; ``earlier`` is (source hash, size) of what was read at its path before."""
-    whole, prefix = hashlib.blake2b(digest_size=20), ""
+    whole, prefix = blake3(), ""
     head, size = b"", 0
     with closing(_stream(source)) as stream:
         while chunk := stream.read(CHUNK_BYTES):
@@ -44,11 +47,11 @@ def fingerprint(source: Source, earlier: tuple[str, int] | None = None) -> Finge
             if earlier and size <= earlier[1] < size + len(chunk):
                 start = whole.copy()
                 start.update(chunk[: earlier[1] - size])
-                prefix = start.hexdigest()
+                prefix = start.hexdigest(DIGEST_BYTES)
             whole.update(chunk)
             size += len(chunk)
     return Fingerprint(
-        source=whole.hexdigest(),
+        source=whole.hexdigest(DIGEST_BYTES),
         identity=identity(stored_path(source), head),
         size=size,
         grown=bool(earlier) and prefix == (earlier or ("", 0))[0],

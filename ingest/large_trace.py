@@ -127,34 +127,35 @@ class _Parts:
         rest = b""
         for block in self._source.blocks(PART_BYTES):
             end = block.rfind(b"\n") + 1
-            if end and not self._take(b"".join((rest, memoryview(block)[:end]))):
+            if end and not self._take(bytearray().join((rest, memoryview(block)[:end]))):
                 self._loader.give_up()
                 return None
             rest = block[end:] if end else rest + block
         if rest:
-            self._take(rest)
+            self._take(bytearray(rest))
         self._sum_up()
         self._loader.finish()
         return merged_summary([self._summed, self._odd])
 
-    def _take(self, data: bytes) -> bool:
-        lines = data.count(b"\n") + (not data.endswith(b"\n"))
-        skipped = min(max(self._found.skip - self._lines, 0), lines)
-        self._lines += skipped
-        for _ in range(skipped):
+    def _take(self, data: bytearray) -> bool:
+        first = not self._lines
+        while data and self._lines < self._found.skip:
             data = data.partition(b"\n")[2]
-        odd = self._loader.load(data, lines - skipped)
-        if self._lines == skipped and len(odd) > MOST_ODD * lines:
+            self._lines += 1
+        if not data:
+            return True
+        lines, odd = self._loader.load(data)
+        if first and len(odd) > MOST_ODD * lines:
             return False
         if odd:
             rows = data.split(b"\n")
             for at in odd:
                 self._odd_pass.take(_text(rows[at]), self._lines + at + 1)
         self._see(data)
-        self._lines += lines - skipped
+        self._lines += lines
         return True
 
-    def _see(self, data: bytes) -> None:
+    def _see(self, data: bytearray) -> None:
         """Note the cards and the times at the ends of a part."""
         head, tail = data[:HEAD], data[-HEAD:]
         whole = head[: head.rfind(b"\n") + 1] or head
@@ -178,5 +179,5 @@ class _Parts:
             self._odd.first_time = self._odd.last_time = ""  # odd rows at the ends were seen there
 
 
-def _text(rows: bytes) -> str:
+def _text(rows: bytearray) -> str:
     return rows.decode("utf-8", "replace").replace("\r\n", "\n").rstrip("\r\n")

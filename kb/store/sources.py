@@ -18,7 +18,7 @@ from kb.store.samples import drop_samples, put_samples, trace_number
 class Taken:
     """One source as it goes into the store.
 
-    ``identity`` is the keyed hash of path and head, ``source`` the BLAKE2b of the bytes, ``reading`` its JSON
+    ``identity`` is the keyed hash of path and head, ``source`` the BLAKE3 of the bytes, ``reading`` its JSON
     (empty where there is nothing to keep), ``part`` what assembly uses it for, ``size`` in bytes,
     ``samples`` the files that hold its trace's samples until they are stored, ``loaded`` whether samples are
     stored already.

@@ -3,7 +3,7 @@
 
 CREATE TABLE source (
     identity VARCHAR,        -- keyed hash of path and head: the same file after it grew
-    source VARCHAR,          -- BLAKE2b of its bytes
+    source VARCHAR,          -- BLAKE3 of its bytes
     path VARCHAR,            -- redacted
     folder VARCHAR,
     name VARCHAR,
