@@ -12,13 +12,19 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.errors import KbctlError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Row = list[bytes]  # a line of the cache (see ``_line``)
+    Choice = Callable[[list[Row]], list[Row]]
 
 Json = dict[str, Any]
 _KEPT = 12
@@ -27,9 +33,6 @@ FORM = 7  # raised when the compiled form changes
 _TOLD = ("path", "shipped", "title", "checked", "cause", "aliases", "instead", "evidence")
 
 _HERE = Path(__file__).resolve().parent
-
-
-About = tuple[str, str | None]  # an architecture, and a model family where one is known
 _ANY = b" "
 
 
@@ -66,14 +69,22 @@ def load(private: Iterable[Path] = (), arch: str | None = None, family: str | No
     With ``arch`` only those that could speak about it, and about ``family`` where that is known, and in
     brief: ``whole`` adds the rest of a record. Raises KbctlError for a private folder that does not exist.
     """
-    about = None if arch is None else (arch, family)
-    parts = [_folder(shipped_folder(), about, shipped=True)]
+    return _overlaid(private, _all if arch is None else _about(arch, family), brief=arch is not None)
+
+
+def naming(name: str, private: Iterable[Path] = ()) -> Knowledge:
+    """The records in whose text a name stands (an id, an alias, a reference, a signature), each whole."""
+    return _overlaid(private, _holding(name), brief=False)
+
+
+def _overlaid(private: Iterable[Path], choice: Choice, *, brief: bool) -> Knowledge:
+    parts = [_folder(shipped_folder(), choice, brief=brief, shipped=True)]
     for folder in private:
         if not folder.is_dir():
             raise KbctlError(
                 "no such folder of records", where=str(folder), tip="--records takes a folder of *.md files"
             )
-        parts.append(_folder(folder, about, shipped=False))
+        parts.append(_folder(folder, choice, brief=brief, shipped=False))
     merged: dict[str, Json] = {}
     for part in parts:
         merged = {name: record for name, record in merged.items() if name not in part["ids"]}
@@ -81,6 +92,12 @@ def load(private: Iterable[Path] = (), arch: str | None = None, family: str | No
     stamp = _short("".join(part["stamp"] for part in parts))
     problems = tuple(problem for part in parts for problem in part["problems"])
     return Knowledge(tuple(merged.values()), stamp, problems)
+
+
+def ids(private: Iterable[Path] = ()) -> list[str]:
+    """The ids of all records, which are the names of their files."""
+    folders = (shipped_folder(), *private)
+    return sorted({path.stem for folder in folders for path in folder.glob("*.md")})
 
 
 def whole(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -95,7 +112,7 @@ def _told(rest: bytes) -> Json:
     return told
 
 
-def _folder(folder: Path, about: About | None, *, shipped: bool) -> Json:
+def _folder(folder: Path, choice: Choice, *, brief: bool, shipped: bool) -> Json:
     """One folder's compiled records: from the cache when its stamp still fits, else compiled and cached.
 
     The cache holds a head and then a record a line (see ``_line``): only what is asked for is parsed.
@@ -106,14 +123,14 @@ def _folder(folder: Path, about: About | None, *, shipped: bool) -> Json:
         head, *lines = cached.read_bytes().split(b"\n")
         part: Json = json.loads(head)
         if (part["stamp"], part["form"], part["count"]) == (stamp, FORM, len(lines)):
-            return part | _read([line.split(b"\t") for line in lines], about)
+            return part | _read(lines, choice, brief=brief)
     part = compile_folder(folder, shipped=shipped)
     lines = [_line(record) for record in part.pop("records")]
     part |= {"stamp": stamp, "form": FORM, "count": len(lines)}
     with suppress(OSError):
         _replace(cached, b"\n".join((_json(part), *lines)))
         _prune(cached.parent)
-    return part | _read([line.split(b"\t") for line in lines], about)
+    return part | _read(lines, choice, brief=brief)
 
 
 def _line(record: Json) -> bytes:
@@ -128,16 +145,32 @@ def _json(value: Json) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _read(rows: Sequence[Sequence[bytes]], about: About | None) -> Json:
-    """``ids`` of all rows, and the ``records`` that could speak about it, in brief; for None all, whole."""
-    arch, family = map(_word, about or (None, None))
-    told = [
-        row for row in rows if (row[1] == _ANY or arch in row[1]) and (row[2] == _ANY or family in row[2])
-    ]
+def _read(lines: Iterable[bytes], choice: Choice, *, brief: bool) -> Json:
+    """``ids`` of all lines, and the ``records`` that were chosen: in brief, or with the rest as well."""
+    rows = [line.split(b"\t") for line in lines]
+    told = choice(rows)
     records = json.loads(b"[" + b",".join([row[3] for row in told]) + b"]")
     for record, row in zip(records, told, strict=True):
-        record.update({"rest": row[4]} if about else json.loads(row[4]))
+        record.update({"rest": row[4]} if brief else json.loads(row[4]))
     return {"ids": [row[0].decode() for row in rows], "records": records}
+
+
+def _all(rows: list[Row]) -> list[Row]:
+    return rows
+
+
+def _about(arch: str, family: str | None) -> Choice:
+    """Those that could speak about an architecture and, where one is known, a model family."""
+    one, other = _word(arch), _word(family)
+    return lambda rows: [
+        row for row in rows if (row[1] == _ANY or one in row[1]) and (row[2] == _ANY or other in row[2])
+    ]
+
+
+def _holding(name: str) -> Choice:
+    """Those in whose JSON a name stands, whatever its case."""
+    text = json.dumps(name.strip(), ensure_ascii=False)[1:-1].encode().lower()
+    return lambda rows: [row for row in rows if text in b"\t".join(row).lower()]
 
 
 def _word(name: str | None) -> bytes:

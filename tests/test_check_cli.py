@@ -202,6 +202,17 @@ def test_explain_shows_a_record_a_reference_a_signature(capsys: pytest.CaptureFi
     assert "sm120-moe-trtllm-gen" in err
 
 
+def test_explain_suggests_private_records_and_tells_broken_ones(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    write(tmp_path, GOOD, "our-own-finding")
+    write(tmp_path, GOOD.replace('effect = "crash"', 'effect = "explodes"'), "broken")
+    code, out, err = run(capsys, f"explain our-own-findin --records {tmp_path}")
+    assert (code, out) == (2, "")
+    assert "did you mean our-own-finding?" in err
+    assert "a record was left out: " in err
+
+
 def test_explain_why_not(capsys: pytest.CaptureFixture[str]) -> None:
     asked = "--gpu sm120 --model glm5-nvfp4 --engine sglang==0.5.14"
     code, out, _ = run(capsys, f"explain {asked} --why-not moe=flashinfer_trtllm")

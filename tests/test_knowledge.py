@@ -119,6 +119,22 @@ def test_for_one_architecture_only_what_could_speak_of_it_is_read(folder: Path) 
     assert "sm120-moe-trtllm-gen" not in ids(knowledge.load([folder], "sm120"))
 
 
+def test_a_name_finds_the_records_that_hold_it_and_parses_no_others(folder: Path) -> None:
+    every = knowledge.load([folder]).records
+    for name in ("SM120-moe-TRTLLM-gen", "flashinfer#2045", "no-kernels-for-arch", 'a "quote"\\'):
+        told = {one["id"] for one in every if name.lower() in json.dumps(one, ensure_ascii=False).lower()}
+        found = knowledge.naming(name, [folder])
+        assert told <= ids(found)
+        assert len(found.records) < len(every)
+        assert all(one in every for one in found.records)
+
+
+def test_a_private_record_is_named_instead_of_the_shipped_one(folder: Path) -> None:
+    write(folder, GOOD.replace("flashinfer#2045", "ours#1"), "sm120-moe-trtllm-gen")
+    assert "sm120-moe-trtllm-gen" not in ids(knowledge.naming("flashinfer#2045", [folder]))
+    assert "sm120-moe-trtllm-gen" in ids(knowledge.naming("ours#1", [folder]))
+
+
 def test_an_unwritable_cache_is_done_without(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

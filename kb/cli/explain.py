@@ -5,7 +5,7 @@ Owns how an id is found. What belongs to an explanation lives in ``recommend.exp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -65,16 +65,19 @@ def explain(
         return
     if not name:
         raise KbctlError("explain what?", tip="kbctl explain ID, or --gpu G --why-not moe=trtllm-gen")
-    from kb.knowledge import load
+    from kb.knowledge import naming
     from kb.numbers import explained
 
+    known = naming(name, records or ())
+    for problem in known.problems:
+        typer.echo(f"kbctl: a record was left out: {problem}", err=True)
     told = (
-        _record(load(records or ()).records, name)
+        _record(known.records, name)
         or _run(name, store)
         or _gate(name)
         or _requirement(name)
         or explained(name)
-        or _nothing(name)
+        or _nothing(name, records or ())
     )
     if as_json:
         print_json(told[0])
@@ -154,13 +157,13 @@ def _requirement(name: str) -> Told | None:
     return {"schema": "kbctl.explain/1", "kind": "requirement", "kernel": kernel, "rows": rows}, lines
 
 
-def _nothing(name: str) -> Told:
+def _nothing(name: str, records: Sequence[Path]) -> Told:
     import difflib
 
     from kb.errors import KbctlError
-    from kb.knowledge import load
+    from kb.knowledge import ids
 
-    near = difflib.get_close_matches(name, [record["id"] for record in load().records], n=3, cutoff=0.4)
+    near = difflib.get_close_matches(name.lower(), ids(records), n=3, cutoff=0.4)
     tip = (
         f"did you mean {', '.join(near)}?" if near else "kbctl records list and kbctl runs show what there is"
     )
