@@ -76,9 +76,9 @@ class Column:
 @lru_cache(maxsize=4096)
 def recognise_column(text: str) -> Column:
     """The column that a header cell names; role ``other`` when it is none of ours."""
-    if len(text) > LONGEST_NAME:
-        return Column(text[:LONGEST_NAME], "other")
     shown = text.strip().strip('"').strip()
+    if len(shown) > LONGEST_NAME:
+        return Column(shown[:LONGEST_NAME], "other")
     bare, unit = _split_unit(shown.lstrip("#").strip())
     exact = _exact(bare.lower(), unit)
     if exact:
@@ -191,15 +191,15 @@ def _heat(have: set[str]) -> str | None:
 
 
 def _power(have: set[str]) -> str | None:
-    if have & {"limit", "cap", "tdp", "max", "enforced"}:
+    if have & {"limit", "cap", "tdp", "enforced"} or {"max", "package"} <= have:
         return "power_limit_w"
-    return None if have & {"min", "default", "peak", "total", "sum"} else "power_w"
+    return None if have & {"min", "max", "default", "peak", "total", "sum"} else "power_w"
 
 
 def _clock(have: set[str]) -> str | None:
     if have & {*_MEMORY, "mclk"}:
         return None if have & {"max", "min"} else "memory_clock_mhz"
-    if have & {"video", "soc", "fclk", "socclk", "dcefclk", "min"}:
+    if have & {"video", "uvd", "vcn", "soc", "fclk", "socclk", "dcefclk", "min"}:
         return None
     return "sm_clock_max_mhz" if "max" in have else "sm_clock_mhz"
 

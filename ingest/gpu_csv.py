@@ -58,6 +58,7 @@ class TraceLayout:
 @lru_cache(maxsize=16)
 def layout(head: str) -> TraceLayout | None:
     """The layout of the first table of GPU columns in a file's head, or None when no line is its header."""
+    head = _closed(head)
     for number, line in enumerate(head.split("\n")[:HEADER_SEARCH_LINES]):
         text = line.strip("\r \ufeff")
         if text[:1] in ("{", "["):
@@ -109,7 +110,7 @@ def blocks(source: Source) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder(_encoding(data))("replace")
         rest = ""
         while data:
-            text = rest + decoder.decode(data).replace("\r\n", "\n")
+            text = rest + _closed(decoder.decode(data).replace("\r\n", "\n"))
             whole, found, rest = text.rpartition("\n")
             if found or len(rest) > _LONGEST_LINE:
                 yield whole if found else rest
@@ -118,6 +119,11 @@ def blocks(source: Source) -> Iterator[str]:
         last = rest + decoder.decode(b"", final=True)
         if last:
             yield last
+
+
+def _closed(text: str) -> str:
+    """Text without the hole that a file has where it was emptied while a loop went on writing."""
+    return re.sub("\0+", "\n", text) if "\0" in text else text
 
 
 def clean_blocks(source: Source) -> Iterator[str]:
@@ -139,7 +145,7 @@ def find_table(
 
 def _looks_like_header(columns: Sequence[Column]) -> bool:
     known = [one for one in columns if one.role != "other"]
-    numbers = sum(1 for one in columns if re.fullmatch(r"[-+\d.,:/ ]*", one.name))
+    numbers = sum(1 for one in columns if re.fullmatch(r"[-+\d.,:/ ]+", one.name))
     if any(len(one.name) > _LONGEST_NAME or one.name.count(" ") > _MOST_BLANKS for one in columns):
         return False
     return len(known) >= 2 and numbers == 0 and (any(one.is_metric for one in known) or len(known) >= 3)

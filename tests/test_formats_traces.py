@@ -55,6 +55,7 @@ OURS = {
     "rocm_smi",
     "run_meta",
     "sglang_server_info",
+    "tegrastats",
 }
 
 
@@ -133,6 +134,8 @@ def test_no_other_format_claims_a_sample_as_surely(sample: Path) -> None:
 
 NEAR_MISSES = {
     "a benchmark's table with watts": "concurrency,output_throughput,power_w,gpu_util\n1,100,300,95\n",
+    "a benchmark's table with statistics of power": "dataset,engine,avg_power_w,q1_power_w,max_draw_w\n"
+    "a,b,142.9,83.8,264.4\n",
     "a log that quotes a command": "INFO 05-01 10:00:00 [a.py:1] vLLM\n$ vllm serve x/y --port 8000\n",
     "a result with its command": json.dumps(
         {"command": "vllm serve x/y", "model": "x/y", "version": "0.21.0", "mean_ttft_ms": 20.0}

@@ -35,13 +35,14 @@ _DEEPEST = 3
 _NEEDED = {"utilization_pct", "power_w"}
 _BETWEEN = re.compile(r"[\s,]*")
 _TIMES = ("time", "epoch", "elapsed")
+_PLACES = {*_TIMES, "date", "index", "uuid", "bus", "name"}
 _NESTED = ("gpus", "devices", "cards", "gpu", "samples", "gpu_stats", "gpu_metrics")
 
 
 def sniff_csv(source: Source) -> float:
     """Enough columns of a GPU's state and none of a result."""
     found = table_in(source)
-    if found is None or not _is_trace(found.columns):
+    if found is None or not _is_trace(found.columns, _names_gpu(source.path.name)):
         return 0.0
     if sum(1 for one in found.columns if is_tool_name(one.name) and "." in one.name) >= 2:
         return 0.0
@@ -227,27 +228,33 @@ def _cards(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [row]
 
 
-def _is_trace(columns: tuple[Column, ...]) -> bool:
+def _is_trace(columns: tuple[Column, ...], of_gpus: bool = False) -> bool:
+    """Whether columns are those of a trace; ``of_gpus`` is whether the file's name says GPU."""
     metrics = {one.role for one in columns if one.is_metric}
-    if _is_of_cards(columns):
+    roles = {one.role for one in columns}
+    if _is_of_cards(columns, of_gpus):
         return True
-    if len(metrics) < 2 or not metrics & _NEEDED:
+    if len(metrics) < 2 or not metrics & _NEEDED or ("other" in roles and not roles & _PLACES):
         return False
     return not any(_RESULT.search(one.name) for one in columns if not one.is_metric)
 
 
-def _is_of_cards(columns: tuple[Column, ...]) -> bool:
+def _is_of_cards(columns: tuple[Column, ...], of_gpus: bool) -> bool:
     """A time, a card, and nothing else but a card's state: then one quantity is enough."""
     roles = {one.role for one in columns}
     metrics = [one for one in columns if one.is_metric]
     rest = roles - {one.role for one in metrics} - {*_TIMES, "index", "uuid", "name", "bus"}
-    named = bool(roles & {"index", "uuid", "bus"}) or all(_is_named(one) for one in metrics)
+    named = bool(roles & {"index", "uuid", "bus"}) or all(of_gpus or _is_named(one) for one in metrics)
     return bool(metrics) and not rest and named and bool(roles & {*_TIMES})
 
 
 def _is_named(column: Column) -> bool:
     """Whether a quantity says itself that it is a GPU's."""
-    return column.gpu is not None or "gpu" in column.name.lower() or is_tool_name(column.name)
+    return column.gpu is not None or _names_gpu(column.name) or is_tool_name(column.name)
+
+
+def _names_gpu(name: str) -> bool:
+    return any(word in name.lower() for word in ("gpu", "nvidia", "rocm"))
 
 
 def _names(found: TraceLayout) -> list[str]:

@@ -26,14 +26,16 @@ _ROW = re.compile(
     r"\|\s*(?P<used>\d+)\s*/\s*(?P<total>\d+)\s*M"
 )
 _TITLE = re.compile(
-    r"^(?P<host>\S+)\s+(?P<time>\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})(?:\s+(?P<driver>\d[\d.]+))?\s*$"
+    r"^(?:(?P<host>\S+)\s+)?(?P<time>\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})"
+    r"(?:\s+(?P<driver>\d[\d.]+))?\s*$"
 )
 _NVITOP = re.compile(
     r"NVITOP (?P<tool>\S+)\s+Driver Version: (?P<driver>\S+)\s+CUDA Driver Version: (?P<cuda>\S+)"
 )
 _NVITOP_CARD = re.compile(r"^│\s*(?P<index>\d+)\s+(?P<name>\S.*?)\s+(?:On|Off|N/A|WDDM|TCC)\s*│")
+# The compact form puts a card's number before its state, and no name.
 _NVITOP_STATE = re.compile(
-    r"^│\s*(?P<fan>\d+%|N/A|MAX)\s+(?P<temp>\d+C|N/A)\s+(?P<perf>P\d+|N/A)\s+(?P<power>\d+W|N/A)\s*/\s*(?P<limit>\d+W|N/A)"
+    r"^│\s*(?:(?P<index>\d+)\s+)?(?P<fan>\d+%|N/A|MAX)\s+(?P<temp>\d+C|N/A)\s+(?P<perf>P\d+|N/A)\s+(?P<power>\d+W|N/A)\s*/\s*(?P<limit>\d+W|N/A)"
     r"\s*│\s*(?P<used>[\d.]+[KMG]?i?B|N/A)\s*/\s*(?P<total>[\d.]+[KMG]?i?B|N/A)\s*│\s*(?P<load>\d+%|MAX|N/A)"
 )
 _CELLS = {
@@ -131,13 +133,15 @@ class _Looks:
             self.facts |= head.groupdict()
         elif card := _NVITOP_CARD.match(line):
             self._open = int(card["index"]), card["name"]
-        elif (state := _NVITOP_STATE.match(line)) and self._open:
-            self._add(*self._open, state)
+        elif state := _NVITOP_STATE.match(line):
+            index, name = self._open or (state["index"], None)
+            if index is not None:
+                self._add(int(index), name, state)
             self._open = None
         elif line[:1] not in "│╒╞├╘╰╭╤═└┌":
             self.odd += 1
 
-    def _add(self, index: int, name: str, cells: re.Match[str]) -> None:
+    def _add(self, index: int, name: str | None, cells: re.Match[str]) -> None:
         told = cells.groupdict()
         sample = {role: to_number(_full(told[key]), role) for key, role in _CELLS.items() if told.get(key)}
         self.cards.add(str(index), sample, at=self.last, index=index, name=name)
@@ -168,7 +172,7 @@ FORMATS = [
     Format(
         name="gpustat",
         kind="trace",
-        version=3,
+        version=4,
         sniff=sniff_text,
         read=read_text,
         docs="The text of `gpustat` and `nvitop -1`, once or repeated.",

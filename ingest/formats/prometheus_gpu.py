@@ -17,7 +17,7 @@ from ingest.prometheus import Sample, parse_sample
 from ingest.sources import Source
 from ingest.tally import Cards, reasons_of_mask
 from ingest.traces import hardware_of, line_count, telemetry_of, trace_reading
-from kb.model import Reading
+from kb.model import Hardware, Reading, Telemetry
 
 if TYPE_CHECKING:
     from ingest.samples import Samples
@@ -37,6 +37,7 @@ _DCGM: Mapping[str, tuple[str, float]] = {
     "DCGM_FI_DEV_FB_USED": ("memory_used_mib", 1.0),
     "DCGM_FI_DEV_FB_FREE": ("memory_free_mib", 1.0),
     "DCGM_FI_DEV_FB_TOTAL": ("memory_total_mib", 1.0),
+    "DCGM_FI_DEV_FB_RESERVED": ("memory_reserved_mib", 1.0),
     "DCGM_FI_PROF_SM_ACTIVE": ("sm_active_pct", 100.0),
     "DCGM_FI_PROF_SM_OCCUPANCY": ("sm_occupancy_pct", 100.0),
     "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": ("tensor_active_pct", 100.0),
@@ -114,7 +115,7 @@ def read(source: Source) -> Reading:
         str(source.path),
         "prometheus_gpu",
         found if reader.cards.rows else None,
-        hardware_of(found, **reader.facts()),
+        reader.hardware(found),
         tool=reader.tool(),
         lines=line_count(reader.lines, reader.odd),
         status="parsed" if reader.cards.rows else "partial",
@@ -166,11 +167,14 @@ class _Scrapes:
             self.cards.add(card, _with_total(values), self._reasons.get(card), at=self.last, **who)
         self._open, self._reasons, self._seen = {}, defaultdict(dict), set()
 
-    def facts(self) -> dict[str, str | None]:
-        """Driver, CUDA and compute capability, where labels tell them."""
+    def hardware(self, found: Telemetry) -> Hardware:
+        """The machine, with what labels tell; parts of one card (MIG) are one."""
         told = list(self.info.values())
         names = ("driver", "cuda", "compute_cap")
-        return {name: next((one[name] for one in told if name in one), None) for name in names}
+        facts = {name: next((one[name] for one in told if name in one), None) for name in names}
+        cards = {gpu.uuid or gpu.index for gpu in found.gpus}
+        machine = hardware_of(found, **facts)
+        return machine if machine.count is None else machine._replace(count=len(cards))
 
     def tool(self) -> str:
         """Which exporter it is."""
@@ -259,14 +263,15 @@ def _reason(name: str) -> str | None:
 
 def _with_total(values: dict[str, float]) -> dict[str, float]:
     if "memory_total_mib" not in values and {"memory_used_mib", "memory_free_mib"} <= values.keys():
-        values["memory_total_mib"] = values["memory_used_mib"] + values["memory_free_mib"]
+        parts = ("memory_used_mib", "memory_free_mib", "memory_reserved_mib")
+        values["memory_total_mib"] = sum(values.get(part, 0.0) for part in parts)
     return values
 
 
 FORMAT = Format(
     name="prometheus_gpu",
     kind="trace",
-    version=2,
+    version=3,
     sniff=sniff,
     read=read,
     docs="Metrics of GPUs from an exporter (dcgm-exporter, nvidia_gpu_exporter, AMD's device metrics "

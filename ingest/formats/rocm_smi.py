@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _CARD = re.compile(r'"card\d+"\s*:\s*\{')
 _HEADER = re.compile(r"^[# ]*(?:GPU|Device)\s.*(?:SCLK|Temp).*(?:GPU%|GPU use).*$", re.MULTILINE)
-_PAIR = re.compile(r"^\s*GPU\[(\d+)\]\s*:\s*(\S[^:]*?)\s*:\s+(\S.*)$", re.MULTILINE)
+_PAIR = re.compile(r"^\s*GPU\[(\d+)\]\s*:\s*([A-Za-z][^:]*?)\s*:\s+(\S.*)$", re.MULTILINE)
 _DRIVER = re.compile(r"^\s*Driver version:\s*(\S+)\s*$", re.IGNORECASE)
 # Metric -> the unit of its cell; of two cells with a unit the second is another metric's.
 _IN_ROW = {"temperature_c": "°?[cC]\\b", "power_w": "W\\b", "sm_clock_mhz": "M[hH]z"}
