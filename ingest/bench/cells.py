@@ -68,7 +68,7 @@ def read_cell(raw: Any) -> Cell | None:
     found = _NUMBER.match(text)
     if (
         not found
-        or re.match(r"^\s*[-–/:x×→·•]\s*\d|^\.\d", found["rest"])  # several numbers, or a version
+        or re.match(r"^\s*[-–/:x×→·•]\s*\d|^\.\d|^[x×] [A-Z]", found["rest"])  # several, a version, or things
         or (found["rest"][:1].isalpha() and _is_name(found))
     ):
         return None

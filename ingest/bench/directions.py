@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from ingest.bench.rows import Row
 
 
+_STATISTICS = r"(?:_(?:p\d+|min|max|std))?"
+
+
 def settle_direction(row: Row) -> None:
     """A bare "tok/s" becomes output or total tokens: by arithmetic where the row allows it, else by the load.
 
@@ -23,18 +26,20 @@ def settle_direction(row: Row) -> None:
     _settle_by_test(row)
     for scope in ("", "_per_gpu", "_per_user"):
         name = f"tok_s{scope}"
-        if name in row.metrics and _is_sum(row, scope):
+        if not any(re.fullmatch(rf"{name}{_STATISTICS}", one) for one in row.metrics):
+            continue
+        if _is_sum(row, scope):
             _rename(row, name, f"total_{name}")
-        elif name in row.metrics and scope == "":
+        elif scope == "":
             _rename(row, name, _counted(row) or "output_tok_s")
-        elif name in row.metrics:
+        else:
             _rename(row, name, f"output_{name}")
 
 
 def _is_sum(row: Row, scope: str) -> bool:
     """Whether a bare rate is that of the tokens read and of those made together, which stand beside it."""
     given, made = (row.metrics.get(f"{way}_tok_s{scope}") for way in ("input", "output"))
-    measured = row.metrics[f"tok_s{scope}"]
+    measured = row.metrics.get(f"tok_s{scope}")
     if not given or not made or not measured:
         return False
     return abs(given + made - measured) < 0.05 * measured
@@ -76,7 +81,9 @@ def _rename(row: Row, old: str, new: str) -> None:
     if new in row.metrics or (new == "output_tok_s" and not row.workload):
         return
     parts = {
-        name: new + name.removeprefix(old) for name in row.metrics if re.fullmatch(rf"{old}(?:_p\d+)?", name)
+        name: new + name.removeprefix(old)
+        for name in row.metrics
+        if re.fullmatch(rf"{old}{_STATISTICS}", name)
     }
     row.metrics = {parts.get(name, name): value for name, value in row.metrics.items()}
     row.source_names = {parts.get(name, name): said for name, said in row.source_names.items()}
@@ -88,7 +95,7 @@ def _counted(row: Row) -> str | None:
     given = row.workload.get("input_len")
     width = row.workload.get("batch_size") or row.workload.get("concurrency") or row.workload.get("prompts")
     seconds = (row.metrics.get("e2e_ms_mean") or 0) / 1e3
-    measured = row.metrics["tok_s"]
+    measured = row.metrics.get("tok_s", row.metrics.get("tok_s_p50"))
     if one := _of_one(row, measured):
         return one
     totals = row.metrics.get("total_tokens")

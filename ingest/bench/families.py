@@ -25,7 +25,12 @@ _STATISTICS = {
     "max": "max",
     "median": "p50",
 }
-_LENGTHS = {"input sequence length": "input_len", "output sequence length": "output_len"}
+_LENGTHS = {
+    "input sequence length": "input_len",
+    "output sequence length": "output_len",
+    "num input token": "input_len",  # as GenAI-Perf of 2024 says
+    "num output token": "output_len",
+}
 _TIMES = re.compile(r"_ms_mean$")
 
 

@@ -105,7 +105,15 @@ def _identity(facts: Facts, key: str, value: str) -> None:
         facts.engine = facts.engine or names.engine(found[1].rstrip("=: ") if found else value)
         facts.engine_version = facts.engine_version or (found[2] if found else None)
     else:
+        if key == "model" and facts.model is None:
+            facts.quantization = facts.quantization or _told_aside(value)
         setattr(facts, key, getattr(facts, key) or _short(facts, key, value))
+
+
+def _told_aside(value: str) -> str | None:
+    """The quantization in a remark beside a model's name: "Llama-3.3-70B-Instruct (FP8)"."""
+    aside = re.search(r"\(([^()]*)\)\s*$", value)
+    return names.quantization(aside[1]) if aside else None
 
 
 def _short(facts: Facts, key: str, value: str) -> str | None:
@@ -152,7 +160,7 @@ def scalars(value: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-_COUNTED = re.compile(r"(?<![\w.])(?P<count>\d{1,3})\s?[x×]\s?(?P<name>[A-Za-z][\w .-]{1,50})")
+_COUNTED = re.compile(r"(?<![\w.])(?P<count>\d{1,3})\s?[x×]\s?(?P<name>[A-Za-z\d][\w .-]{1,50})")
 _TP = re.compile(r"\b(?P<key>TP|PP|EP|DP)\s?[=:]?\s?(?P<n>\d{1,3})\b")
 
 
@@ -163,11 +171,14 @@ _MORE_THAN_A_NAME = re.compile(
 )
 
 
+def _is_model(heading: str) -> bool:
+    alone = _ONLY_A_NAME.fullmatch(heading) and not _MORE_THAN_A_NAME.search(heading)
+    return bool(alone) and names.model(heading) is not None
+
+
 def _name_model(facts: Facts, heading: str) -> None:
     """A heading that is nothing but a model's name says whose results follow."""
-    if not _ONLY_A_NAME.fullmatch(heading) or _MORE_THAN_A_NAME.search(heading):
-        return
-    named, before = names.model(heading), names.model(facts.model)
+    named, before = names.model(heading) if _is_model(heading) else None, names.model(facts.model)
     if named is None or (before is not None and before.id == named.id):
         return
     facts.model, facts.quantization, facts.environment = heading, None, {}
@@ -209,9 +220,10 @@ def headed(heading: str, base: Facts) -> Facts:
     """Facts with what a heading adds: "4x RTX PRO 6000", "TP=2", the model or the server that it names."""
     facts = replace(base, settings=dict(base.settings))
     _take_counts(facts, heading)
-    innermost = heading.rsplit(" / ", 1)[-1].strip()
-    _name_model(facts, innermost)
-    engine, named = _server_in(innermost), _servers_in(innermost)
+    parts = [part.strip() for part in reversed(heading.split(" / "))]
+    _name_model(facts, next((part for part in parts if _is_model(part)), ""))
+    telling = next((part for part in parts if _servers_in(part)), "")
+    engine, named = _server_in(telling), _servers_in(telling)
     if names.engine(facts.engine) not in named and (engine or len(named) > 1):
         facts.engine, facts.engine_version, facts.environment = engine, None, {}
         facts.settings = _widths(facts.settings)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from ingest.bench import cells, names, serving, variants
+from ingest.bench import cell_units, cells, names, serving, variants
 from ingest.bench.identity import Facts
 from ingest.bench.quantities import Quantity, serves_tokens, understand, words_of
 from ingest.bench.rows import Row, place, read_row
@@ -55,6 +55,8 @@ _HEADING_LOADS = re.compile(
     r"(?P<value>\d+(?:,\d{3})*k?)",
     re.IGNORECASE,
 )
+_OTHER_RATE = re.compile(r"\b(?:agg|aggregate|decode|prefill)\b")  # beside setups: another measure
+_FORESEEN = re.compile(r"(?i)\b(?:expected|projected|hypothetical|theoretical|predicted)\b")
 _MOST_ROWS = 5000  # of one table in a page: what is longer is no write-up
 METRIC_WORDS = {"metric", "metrics", "measure", "measurement", "", "statistic", "stat", "quantity", "kpi"}
 _FIELD_WORDS = {
@@ -78,8 +80,10 @@ _FIELD_WORDS = {
 
 def points(table: Table, base: Facts, client: str) -> list[Pair]:
     """The points of a table, or none when it holds no results."""
-    if not table.rows or len(table.header) < 2:
+    if not table.rows or len(table.header) < 2 or _FORESEEN.search(table.heading.rsplit(" / ", 1)[-1]):
         return []
+    named = words_of(table.header[0]) in METRIC_WORDS
+    table = cell_units.with_units_down(table) if named else cell_units.with_units(table)
     if not serves_tokens(map(cells.plain, [*table.header, *(row[0] for _, row in table.rows if row)])):
         return []
     told = _headed(table.heading) or _captioned(table.caption)
@@ -220,6 +224,8 @@ def _one_metric(table: Table, base: Facts, client: str) -> Iterator[Pair]:
     quantity = _headed(table.heading) or _captioned(table.caption)
     down, across = _corner(cells.plain(table.header[0]))
     load = place(down)
+    if quantity is not None and load is None and _is_crossed(table):
+        yield from _crossed(table, quantity, base, client)
     if quantity is None or load is None or not (load[0] == "workload" or load[1] in ("gpu", "model")):
         return
     if load[1] == "gpu":
@@ -229,7 +235,7 @@ def _one_metric(table: Table, base: Facts, client: str) -> Iterator[Pair]:
     for line, row in table.rows:
         for setup, raw in zip(table.header[1:], row[1:], strict=False):
             cell = cells.read_cell(raw)
-            if cell is None or is_derived(setup):
+            if cell is None or is_derived(setup) or _OTHER_RATE.search(words_of(setup)):
                 continue
             record = {
                 down: _load_cell(row[0]) if load[0] == "workload" else cells.plain(row[0]),
@@ -238,6 +244,24 @@ def _one_metric(table: Table, base: Facts, client: str) -> Iterator[Pair]:
             own = _for_engine(variants.engine_in(cells.plain(setup)), base) if across == "test" else base
             told = read_row(_heading_load(table.heading) | record, None, own)
             yield told.facts, _point(told, client, line)
+
+
+def _is_crossed(table: Table) -> bool:
+    """Whether every cell but the first of each row is a figure, under the heading that names its measure."""
+    innermost = _headed(table.heading.rsplit(" / ", 1)[-1])
+    inner = [raw for _, row in table.rows for raw in row[1:]]
+    bare = (one is not None and not one.rest for one in map(cells.read_cell, inner))
+    return innermost is not None and len(table.header) > 2 and all(bare)
+
+
+def _crossed(table: Table, quantity: Quantity, base: Facts, client: str) -> Iterator[Pair]:
+    """Two choices crossed, neither of them a load: each cell is a setup by both names."""
+    for line, row in table.rows:
+        for setup, raw in zip(table.header[1:], row[1:], strict=False):
+            if not is_derived(setup):
+                test = f"{cells.plain(table.header[0])} {cells.plain(row[0])} / {cells.plain(setup)}"
+                told = read_row({"test": test, _label(quantity): raw}, None, base)
+                yield told.facts, _point(told, client, line)
 
 
 def _corner(label: str) -> tuple[str, str]:

@@ -41,6 +41,11 @@ class Page:
     fences: list[Fence] = field(default_factory=list)
     fields: list[tuple[str, str]] = field(default_factory=list)
     unread: list[list[int]] = field(default_factory=list)
+    headings: list[tuple[int, str]] = field(default_factory=list)
+
+    def heading_at(self, line: int) -> str:
+        """The headings above a line, outermost first, as tables have them."""
+        return next((path for start, path in reversed(self.headings) if start <= line), "")
 
 
 def read_page(text: str) -> Page:
@@ -61,6 +66,7 @@ def read_page(text: str) -> Page:
     for index, token in enumerate(tokens):
         if token.type == "heading_open":
             _heading(page, headings, int(token.tag[1]), tokens[index + 1].content)
+            page.headings.append(((token.map or [0])[0] + 1, _path(headings)))
         elif token.type == "table_open":
             page.tables.append(replace(_table(tokens, index, headings), caption=caption))
         elif token.type in ("fence", "code_block"):
@@ -78,6 +84,10 @@ def _heading(page: Page, headings: list[str], level: int, content: str) -> None:
     headings += [""] * (level - 1 - len(headings)) + [content]
 
 
+def _path(headings: list[str]) -> str:
+    return " / ".join(one for one in headings if one)
+
+
 def _paragraph(page: Page, token: Token, content: str) -> None:
     found = pairs_in(content.split("\n"))
     page.fields += found
@@ -89,7 +99,7 @@ def _paragraph(page: Page, token: Token, content: str) -> None:
 
 
 def _table(tokens: list[Token], start: int, headings: list[str]) -> Table:
-    table = Table([], (tokens[start].map or [0])[0] + 1, heading=" / ".join(one for one in headings if one))
+    table = Table([], (tokens[start].map or [0])[0] + 1, heading=_path(headings))
     for cells, line in _rows(tokens, start):
         if not table.header:
             table.header = cells

@@ -52,8 +52,10 @@ _PER_USER = re.compile(r"\b(?:per )?(?:user|users|request|req|stream|seq|sequenc
 _DERIVED = re.compile(
     r"\b(?:spread|half width|variance|cv|ci|drift|reduction|improvement|increase|decrease|stable|attainment"
     r"|delta|diff|difference|change|gain|speedup|overhead|penalty|regression|savings?|cost"
-    r"|price|usd|dollars?|stderr|uplift|degradation|ceiling|saturation)\b"
+    r"|price|usd|dollars?|stderr|uplift|degradation|ceiling|saturation"
+    r"|expected|projected|theoretical|hypothetical)\b"
 )
+_TALLY = re.compile(r"\b(?:counts?|scores?)\b")  # of a measure: how often it was taken, how it was rated
 _ASKED = re.compile(r"\b(?:timeout|threshold|budget|limit|deadline|slo|sla)\b")
 _CONDITION = re.compile(  # a limit under which something was measured: "@ SLO", "(SLO 500 ms)"
     rf"(?i)\s*@[^()@]*{_ASKED.pattern}[^()]*|(?<=[(,;])[^(),;]*{_ASKED.pattern}[^(),;]*\d[^(),;]*"
@@ -138,7 +140,7 @@ def understand(label: str) -> Quantity | None:
 def _is_no_figure(words: str) -> bool:
     """Whether it is derived from a measure, asked of one (as goodput is not), or not of a service."""
     asked = _ASKED.search(words) and "goodput" not in words
-    return bool(_DERIVED.search(words) or asked or _ANOTHER_KIND.search(words))
+    return bool(asked or any(one.search(words) for one in (_DERIVED, _TALLY, _ANOTHER_KIND)))
 
 
 def _whole(words: str) -> Quantity | None:
@@ -199,7 +201,8 @@ def _rate(words: str) -> Quantity | None:
     bench = _LLAMA_BENCH.search(words)
     if bench:  # "pp512": a test of llama-bench heads the column of its rates
         return Quantity("input_tok_s" if bench[1] == "pp" else "output_tok_s")
-    tokens, requests = bool(_TOKEN_RATE.search(words)), bool(_REQUEST_RATE.search(words))
+    spoken = f"{words} | {_statistic(words)[1]}"  # "tok_med_s": a statistic may part the unit
+    tokens, requests = bool(_TOKEN_RATE.search(spoken)), bool(_REQUEST_RATE.search(spoken))
     if not tokens and not requests and "throughput" not in words and "durchsatz" not in words:
         return None
     if requests and not tokens:

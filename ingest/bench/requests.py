@@ -24,6 +24,10 @@ _LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
 _FEWEST = 3  # requests at one load; what is measured once is a result
 _FEWEST_ROWS = 5
 _MANY = 20
+_LIST = re.compile(
+    r"(?:per_|raw_|individual_|all_)?(?:requests?|responses|completions)(?:_results|_details|_metrics)?"
+)
+_TOKENS = ("tokens", "num tokens", "n tokens", "token count", "tokens generated", "generated tokens")
 _NUMBERED = re.compile(r"\d$|^[0-9a-f]{8,}|^[0-9a-f-]{20,}$")  # names of single requests
 _APART = (
     "backend",
@@ -40,13 +44,18 @@ _NO = ("0", "0.0", "no", "n", "false", "none")
 _FAILURES = ("failed", "fail", "failure", "error", "timeout", "aborted", "cancelled", "rejected")
 _REFUSED = re.compile(r"\b[45]\d\d\b")  # codes of HTTP
 _BUSY = 0.05  # requests in flight: with fewer, the clock counts in another unit than it seems
+_STATISTIC = re.compile(r"_(?:p\d+|min|max|std)$")
 _STATED = re.compile(r"(?:_mean|_per_user)$")
 _WHOLE_RUN = ("request_s", "completed", "failed", "accept", "goodput", "peak_", "total_tok_s", "input_tok_s")
 
 
-def are_requests(rows: Sequence[Record]) -> bool:
-    """Whether rows are single requests: each is marked as one, none states a statistic, loads repeat."""
-    if len(rows) < _FEWEST_ROWS:
+def are_requests(rows: Sequence[Record], listed_as: str = "") -> bool:
+    """Whether rows are single requests: each is marked as one, none states a statistic, loads repeat.
+
+    ``listed_as`` is the name of the list that they stand in, which may say so.
+    """
+    named = _LIST.fullmatch(listed_as.lower()) is not None
+    if len(rows) < (1 if named else _FEWEST_ROWS):
         return False
     keys = _labels(rows)
     kinds = {_ONES.get(words_of(key)) for key in keys}
@@ -55,14 +64,30 @@ def are_requests(rows: Sequence[Record]) -> bool:
     streamed = any(one.name.startswith("ttft") for one in told)
     alone = len(rows) >= _MANY and not any(place(key) for key in keys)  # nothing tells a load or a test
     marks = {"id", "start", "end", "text"} | ({"success", "error"} if streamed or alone else set())
-    if not timed or not kinds & marks:
+    if not timed or not (named or kinds & marks or _is_timing(rows, told)):
         return False
+    if named:
+        return not any(_STATISTIC.search(one.name) for one in told)
     of_one = (one for one in told if one.name != "total_tokens")  # both kinds, as APIs count a request
     if any(not _STATED.search(one.name) and not one.name.endswith("tok_s") for one in of_one):
         return False
     if any(one.name.startswith(_WHOLE_RUN) for one in told):
         return False
     return len(rows) >= _FEWEST * len(_groups(rows, _about(rows)))
+
+
+def _is_timing(rows: Sequence[Record], told: Sequence[Quantity]) -> bool:
+    """Whether rows time one answer each (first token, whole, tokens), and nothing else tells them apart."""
+    kinds = {one.name.partition("_ms")[0] for one in told}
+    counted = any(
+        words_of(key) in _TOKENS or place(key) == ("workload", "output_len") for key in _labels(rows)
+    )
+    return {"ttft", "e2e"} <= kinds and counted and len(_groups(rows, _about(rows))) == 1
+
+
+def kinds_of(keys: Iterable[str]) -> set[str]:
+    """What labels tell of single requests: ``id``, ``success``, ``start`` …"""
+    return {kind for key in keys if (kind := _ONES.get(words_of(key)))}
 
 
 def fold(rows: Sequence[Record], units: Units) -> list[dict[str, Any]]:

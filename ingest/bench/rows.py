@@ -136,6 +136,9 @@ def _place_cell(row: Row, label: str, raw: Any, units: Units, has_other_rates: b
     if named:
         put_version(row.facts, named["engine"], str(raw))
         return
+    if (part := _PART.fullmatch(cells.plain(str(raw)))) and words_of(label) in _SUCCESSES:
+        row.metrics |= {"completed": float(part[1]), "failed": float(part[2]) - float(part[1])}
+        return
     where = place(label)
     if where == ("identity", "engine") and VAGUE_ENGINE.search(label) and not _is_engine(raw):
         where = None  # a back end may as well be a protocol or a kernel
@@ -159,6 +162,8 @@ def _place_cell(row: Row, label: str, raw: Any, units: Units, has_other_rates: b
     _add_metric(row, label, quantity, cell, units)
 
 
+_PART = re.compile(r"(\d{1,7}) ?/ ?(\d{1,7})")  # of how many requests
+_SUCCESSES = ("success", "successes", "successful", "completed", "ok", "succeeded", "successful requests")
 _TALLIES = ("correct", "pass", "passed", "num correct", "num passed", "n correct")
 _ASKED = ("total", "n", "count", "questions", "num questions", "num samples", "samples", "num total", "of")
 
@@ -211,6 +216,10 @@ def _put(row: Row, kind: str, key: str, raw: Any) -> None:
         _put_workload(row, key, value)
     elif kind == "settings":
         _put_setting(row, key, _maybe_number(value))
+    elif key == "gpu" and str(value).lower() in DEVICES:
+        if str(value).lower() == "cpu":
+            row.facts.gpu = row.facts.gpu_count = None
+        _put_setting(row, "device", str(value).lower())
     elif key == "gpu":
         _put_gpu(row, str(value))
     elif key == "gpu_count":
@@ -223,6 +232,9 @@ def _put(row: Row, kind: str, key: str, raw: Any) -> None:
         _put_fact(row, "engine_version", released[2])
     else:
         _put_fact(row, key, (names.engine_within(str(value)) if key == "engine" else None) or str(value))
+
+
+DEVICES = ("cpu", "gpu", "cuda", "cuda:0", "rocm", "hip", "xpu", "mps", "auto")  # classes, not products
 
 
 def _put_setting(row: Row, key: str, value: Any) -> None:
@@ -245,7 +257,7 @@ def _put_gpu(row: Row, printed: str) -> None:
 
 def _put_fact(row: Row, key: str, value: str) -> None:
     """What a row names replaces what its surroundings say, and what those say of the thing replaced."""
-    if key in row.named:
+    if key in row.named and not _is_better(row, key, value):
         return
     row.named.add(key)
     before = getattr(row.facts, key)
@@ -259,6 +271,11 @@ def _put_fact(row: Row, key: str, value: str) -> None:
     if key in ("engine", "model"):
         widths = {name: one for name, one in row.facts.settings.items() if name in _WIDTHS}
         row.facts.settings, row.facts.environment = widths if key == "model" else {}, {}
+
+
+def _is_better(row: Row, key: str, value: str) -> bool:
+    """Whether a server's name replaces one that nobody knows: a host, a provider."""
+    return key == "engine" and not _is_engine(row.facts.engine) and _is_engine(value)
 
 
 _WIDTHS = ("tp", "pp", "ep", "dp")
@@ -318,6 +335,9 @@ def _add_metric(row: Row, label: str, quantity: Quantity, cell: cells.Cell, unit
         and "%" not in label + cell.rest
     ):
         row.rest[label] = cell.value  # points of a scale that nobody names
+        return
+    if name == "accept_rate" and words_of(label) == "acceptance" and cell.value > 1 and "%" not in cell.rest:
+        row.rest[label] = cell.value  # a rate or a length: nobody says
         return
     if (
         name in ("accept_rate", "accuracy", "cache_hit_rate")

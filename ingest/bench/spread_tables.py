@@ -21,6 +21,7 @@ _FIGURES = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_
 _DERIVED = re.compile(
     r"delta|Δ|gain|speed ?up|improvement|diff|change|ratio|vs\.?$|^vs |saving|overhead|%$|notes?|comment"
 )
+_VALUES = ("value", "result", "score", "values", "results", "measured")
 Records = dict[str, tuple[int, dict[str, str]]]
 
 
@@ -34,6 +35,8 @@ def unpivoted(table: Table, measure: str | None = None) -> Table | None:
     statistics = {at: label for at, label in enumerate(table.header) if is_statistic(cells.plain(label))}
     if len(statistics) > 1 and (column := _measures(table, statistics)) is not None:
         return _built(table, _by_statistics(table, statistics, column))
+    if (column := _metric_column(table)) is not None:
+        return _built(table, _by_metrics(table, column))
     loads = {at: told for at, label in enumerate(table.header) if at and (told := _load(table, label))}
     if len(loads) < 2 or any(_is_figure(label) for label in table.header[1:]):
         return None
@@ -41,6 +44,31 @@ def unpivoted(table: Table, measure: str | None = None) -> Table | None:
     if column is None and measure is None:
         return None
     return _built(table, _by_loads(table, loads, column, measure))
+
+
+def _metric_column(table: Table) -> int | None:
+    """A column of that name, not the first, whose cells name measures for at least half of the rows."""
+    for at, label in enumerate(table.header[:-1]):
+        if at and words_of(cells.plain(label)) in ("metric", "metrics", "measure"):
+            told = [row[at] for _, row in table.rows if len(row) > at and understand(cells.plain(row[at]))]
+            return at if told and 2 * len(told) >= len(table.rows) else None
+    return None
+
+
+def _by_metrics(table: Table, column: int) -> Records:
+    """A record for each row's other cells, and for each setup where several columns hold figures."""
+    figures = [at for at in range(column + 1, len(table.header)) if not is_derived(table.header[at])]
+    values = [at for at in figures if words_of(cells.plain(table.header[at])) in _VALUES]
+    found: Records = {}
+    for at in values[:1] or figures:
+        label, value = ("", "") if values else variants.named(cells.plain(table.header[at]))
+        for line, row in table.rows:
+            if len(row) > at:
+                record = _record(
+                    found, table, line, row, {column, *range(column + 1, len(table.header))}, value
+                )
+                record |= ({label: value} if label else {}) | {cells.plain(row[column]): row[at]}
+    return found
 
 
 def statistics_down(table: Table) -> Table | None:

@@ -14,7 +14,7 @@ from typing import Any
 from ingest.bench import cells, names, requests
 from ingest.bench.families import statistic
 from ingest.bench.quantities import serves_tokens, understand, words_of
-from ingest.bench.rows import ENGINE_VERSION, place
+from ingest.bench.rows import DEVICES, ENGINE_VERSION, place
 from ingest.bench.units import Units
 
 _RESULTS = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
@@ -41,6 +41,7 @@ _COUNT = re.compile(r"(?:chip_|gpu_|device_|num_)?(?:count|gpus|number|n)")
 _MACHINE = ("host", "machine", "hardware", "platform")
 _FOLDED = ("median", "mean", "average", "avg", "best", "aggregate", "summary", "averages", "medians")
 _DETAILS = re.compile(r"metrics|timings?|stats|usage|result|response")
+_CARDS = re.compile(r"(?:gpus?|accelerators?|devices|cards)(?:_info|_list)?")
 _NUMBERED = (
     (re.compile(r"prefill|context|input|prompt|isl|ctx|length"), "input_len"),
     (re.compile(r"conc|users?|parallel|clients"), "concurrency"),
@@ -81,7 +82,9 @@ def _walk(value: Any, around: dict[str, Any], path: tuple[str, ...], found: Foun
         found.cut = found.cut or len(found.rows) >= _MOST_ROWS
     elif isinstance(value, Mapping):
         _object(value, around, path, found)
-    elif isinstance(value, list) and requests.are_requests(rows := _scalar_rows(value)):
+    elif isinstance(value, list) and requests.are_requests(
+        rows := _scalar_rows(value), path[-1] if path else ""
+    ):
         units = Units.of(rows)
         found.notes += units.notes
         found.rows += [dict(around) | one | _named(path, found.axes) for one in requests.fold(rows, units)]
@@ -133,7 +136,7 @@ def _below(value: Mapping[str, Any], is_result: bool) -> Iterable[str]:
     listed = {
         key for key, one in value.items() if isinstance(one, list) and one and isinstance(one[0], Mapping)
     }
-    single = {key for key in listed if requests.are_requests(_scalar_rows(value[key]))}
+    single = {key for key in listed if requests.are_requests(_scalar_rows(value[key]), key)}
     folded = {
         key for key, one in value.items() if str(key).lower() in _FOLDED and isinstance(one, Mapping | list)
     }
@@ -265,7 +268,12 @@ def _flat(value: Mapping[str, Any], depth: int = 2) -> dict[str, Any]:
     for key, one in value.items():
         if isinstance(one, Mapping) and depth:
             flat |= _named_thing(str(key).lower(), one) or _flat(one, depth - 1)
-        elif key == "gpus" and isinstance(one, list) and one and all(isinstance(x, Mapping) for x in one):
+        elif (
+            _CARDS.fullmatch(key)
+            and isinstance(one, list)
+            and one
+            and all(isinstance(x, Mapping) for x in one)
+        ):
             cards = {str(card.get("name") or card.get("Name") or "") for card in one}
             flat |= {"gpu": cards.pop(), "gpu_count": len(one)} if len(cards) == 1 else {}
         elif not isinstance(one, list):
@@ -275,7 +283,8 @@ def _flat(value: Mapping[str, Any], depth: int = 2) -> dict[str, Any]:
 
 def _merged(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> dict[str, Any]:
     """Inner members replace outer ones that mean the same thing, except labels of tests, which add up."""
-    places = {place(key) for key in inner} - {("workload", "test"), None}
+    told = (key for key, one in inner.items() if str(one).lower() not in DEVICES)
+    places = {place(key) for key in told} - {("workload", "test"), None}
     return {key: one for key, one in outer.items() if key in inner or place(key) not in places} | dict(inner)
 
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from ingest.bench import front, note_tables, placeholders, serving, serving_tables
+from ingest.bench import batched, front, note_tables, placeholders, serving, serving_tables
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
 from ingest.bench.pages import LARGEST, Fence, Page, read_page
 from ingest.bench.quoted import read_quoted
 from ingest.bench.sniffing import is_page
-from ingest.bench.tables import pipe_tables
+from ingest.bench.tables import Table, pipe_tables
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import Experiment, LineCount, Measurement, Problem, Reading
@@ -66,9 +66,9 @@ def _read(source: Source) -> Reading:
             blank.append(Problem(line=table.line, what=reason))
         else:
             table.heading = table.heading.removeprefix(f"{page.title} / ")
-            pairs += note_tables.points(table, front.headed(table.heading, base), _CLIENT)
-    pairs += _printed(text, base, blank)
-    quoted = [one for fence in page.fences for one in _quoted(source, fence, base)]
+            pairs += _points(table, front.headed(table.heading, base))
+    pairs += _printed(text, page, base, blank)
+    quoted = [one for fence in page.fences for one in _quoted(source, fence, _below(page, fence.line, base))]
     if blank and not pairs and not quoted:
         raise Unreadable(blank[0].what)
     servers = (
@@ -85,6 +85,13 @@ def _read(source: Source) -> Reading:
     )
 
 
+def _points(table: Table, facts: Facts) -> list[tuple[Facts, Measurement]]:
+    if batched.is_batched(table):
+        told = replace(facts, engine=facts.engine or "llama.cpp")
+        return [(told, point) for point in batched.rows(table)]
+    return note_tables.points(table, facts, _CLIENT)
+
+
 def _base(page: Page, launches: list[Launch]) -> Facts:
     """What holds for every result: fields of the page, field tables, and the only server it starts."""
     pairs = [*page.fields, *(pair for table in page.tables for pair in note_tables.field_pairs(table))]
@@ -92,6 +99,10 @@ def _base(page: Page, launches: list[Launch]) -> Facts:
     facts = front.facts_of(pairs, facts)
     if len(launches) == 1:
         _take_launch(facts, launches[0])
+    for name in ("engine", "model"):
+        told = {getattr(launch, name) for launch in launches} - {None}
+        if len(told) == 1 and getattr(facts, name) is None:
+            setattr(facts, name, told.pop())
     return front.titled(page.title or "", facts)
 
 
@@ -118,14 +129,22 @@ def _server(launch: Launch, base: Facts) -> Experiment:
     return experiment(facts, [])
 
 
-def _printed(text: str, base: Facts, blank: list[Problem]) -> Iterable[tuple[Facts, Measurement]]:
+def _below(page: Page, line: int, base: Facts) -> Facts:
+    """What holds at a line: the page's facts, and what the heading above it names."""
+    heading = page.heading_at(line)
+    return base if heading == page.title else front.headed(heading.removeprefix(f"{page.title} / "), base)
+
+
+def _printed(text: str, page: Page, base: Facts, blank: list[Problem]) -> Iterable[tuple[Facts, Measurement]]:
     """Serving tables that a page quotes from a terminal, fenced or not."""
     for block in serving.blocks(enumerate(text.split("\n"), 1)):
         reason = serving.unfilled(block)
         if reason:
             blank.append(Problem(line=block.line, what=reason))
         else:
-            facts = serving_tables.with_page(serving.arguments_facts(block.arguments), base)
+            facts = serving_tables.with_page(
+                serving.arguments_facts(block.arguments), _below(page, block.line, base)
+            )
             yield facts, serving.block_measurement(block, _CLIENT)
 
 

@@ -22,7 +22,10 @@ _FAMILIES = {"request_latency", "time_to_first_token", "inter_token_latency", "r
 _TITLE = re.compile(
     r"NVIDIA (?P<tool>GenAI-Perf|AIPerf) \| |^\s*(?:Embeddings|Rankings|VLM|LLM|Multi-Modal) Metrics"
 )
-_LOOSE_RATE = re.compile(r"^\s*Request throughput \(per sec\):\s*(?P<v>[\d.,]+)")
+_LOOSE_RATE = re.compile(r"^\s*(?P<name>Request|Output token) throughput \(per sec\):\s*(?P<v>[\d.,]+)")
+_COMMAND = re.compile(r"\b(?:perf_analyzer|(?:genai-perf|aiperf)(?: profile)?) (?=.*\s-)(?P<args>.+)")
+_MODEL = re.compile(r"(?:^|\s)(?:-m|--model(?:-names?)?)[ =](?P<v>[^\s']+)")
+_WIDTH = re.compile(r"\s--concurrency(?:-range)?[ =](?P<v>\d+)(?![\d:])")
 _TREE = re.compile(r"^[│ ]*[├└]── ?\S*(?:profile_export|genai[_-]perf|artifacts)", re.MULTILINE)
 
 
@@ -148,23 +151,32 @@ def _read_console(source: Source) -> Reading:
     if not found:
         raise Unreadable("a listing of GenAI-Perf's or AIPerf's files, with no table of results")
     tool = _AIPERF if any("AIPerf" in text for _, text in lines) else _GENAI
-    points = [_table_point(table, tool) for table in found]
-    rate = next((m for _, text in lines if (m := _LOOSE_RATE.match(text))), None)
-    if rate and len(points) == 1:
-        points[0].metrics["request_s"] = cells.number(rate["v"])  # type: ignore[index]
+    loose = {m["name"]: cells.number(m["v"]) for _, text in lines if (m := _LOOSE_RATE.match(text))}
+    args = [m["args"] for _, text in lines if (m := _COMMAND.search(text))] if len(found) == 1 else []
+    points = [_table_point(table, tool, loose if len(found) == 1 else {}, args) for table in found]
+    model = next((m["v"] for one in args if (m := _MODEL.search(one))), None)
     used = sum(len(table.rows) + 1 for table in found)
     return benchmark(
         source,
         "genai_perf_console",
-        [experiment(Facts(), points)],
+        [experiment(Facts(model=model), points)],
         tool=tool,
         lines=LineCount(total=len(lines), understood=used, unknown=len(lines) - used),
     )
 
 
-def _table_point(table: tables.Table, tool: str) -> Measurement:
+def _table_point(
+    table: tables.Table, tool: str, loose: Mapping[str, float | None], args: Iterable[str]
+) -> Measurement:
+    """A box as a point, with the rates that stand below it and the width that its command asked for."""
     gathered = Families()
     add_rows(gathered, (row for _, row in table.records()), table.header[0])
+    for name, key in (("Request", "request_s"), ("Output token", "output_tok_s")):
+        if loose.get(name) is not None:
+            gathered.metrics.setdefault(key, loose[name])
+    width = next((int(m["v"]) for one in args if (m := _WIDTH.search(one))), None)
+    if width is not None:
+        gathered.workload["concurrency"] = width
     return gathered.measurement(tool, table.line)
 
 

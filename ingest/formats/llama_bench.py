@@ -12,21 +12,22 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from ingest.bench import cells, front, jsontext, tables
+from ingest.bench import batched, cells, front, jsontext, tables
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.sniffing import needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Problem, Reading
 
-_TOOL, _BATCHED = "llama-bench", "llama-batched-bench"
+_TOOL = "llama-bench"
 _MD_HEAD = re.compile(
     r"^\|\s*model\s*\|\s*size\s*\|\s*params\s*\|\s*backend\s*\|.*\btest\s*\|\s*t/s\s*\|", re.MULTILINE
 )
 _MD_ROW = re.compile(r"^\| [^|]+\|.*\| *(?:pp|tg)\d+[^|]*\|[^|]+\|\s*$", re.MULTILINE)
-_BATCHED_HEAD = re.compile(r"^\|\s*PP\s*\|\s*TG\s*\|\s*B\s*\|\s*N_KV\s*\|", re.MULTILINE)
+_BATCHED_HEAD = re.compile(r"^\|\s*PP\s*\|\s*TG\s*\|(?:\s*B\s*\|)?\s*N_KV\s*\|", re.MULTILINE)
 _BUILD = re.compile(r"^build: (?P<commit>[0-9a-f]{6,}) \((?P<number>\d+)\)")
 _TEST = re.compile(r"^(?P<kind>pp|tg) ?(?P<n>\d+)(?: ?\+ ?tg ?(?P<m>\d+))?(?: @ d ?(?P<depth>\d+))?")
+_TITLE = re.compile(r"\s*#{1,3} (?P<text>\S.*)")
 _MAIN = re.compile(r"main: (n_kv_max = \d+, .*)$")
 _NAMES = {
     "ngl": "n_gpu_layers",
@@ -79,15 +80,17 @@ def _sniff_md(source: Source) -> float:
 def _read_md(source: Source) -> Reading:
     lines = list(source.lines())
     machine = front.machine_in((text for _, text in lines), Facts(engine="llama.cpp"))
+    if title := _TITLE.match(source.head):
+        machine = replace(front.titled(title["text"], machine), model=None)
     builds = [(number, found) for number, text in lines if (found := _BUILD.match(text.strip()))]
     pairs: list[tuple[Facts, Measurement]] = []
     for table in tables.pipe_tables(lines):
         facts = replace(machine, engine_version=_build_after(builds, table), settings=dict(machine.settings))
         if _is_bench(table):
             pairs += [_md_row(line, row, facts) for line, row in table.records()]
-        elif _is_batched(table):
+        elif batched.is_batched(table):
             facts.model = table.heading or None
-            pairs += [(facts, point) for point in _batched_rows(table)]
+            pairs += [(facts, point) for point in batched.rows(table)]
     named = {"builds": [f"{found['commit']} ({found['number']})" for _, found in builds]}
     return benchmark(
         source,
@@ -103,10 +106,6 @@ def _read_md(source: Source) -> Reading:
 
 def _is_bench(table: tables.Table) -> bool:
     return {"model", "test", "t/s"} <= set(table.header)
-
-
-def _is_batched(table: tables.Table) -> bool:
-    return table.header[:4] == ["PP", "TG", "B", "N_KV"]
 
 
 def _build_after(builds: list[tuple[int, re.Match[str]]], table: tables.Table) -> str | None:
@@ -158,31 +157,6 @@ def _speed(test: str, value: float | None, spread: float | None, line: int | Non
     return Measurement(workload=load, metrics=metrics, client=_TOOL, line=line)
 
 
-def _batched_rows(table: tables.Table) -> Iterable[Measurement]:
-    for line, row in table.records():
-        numbers = {key: cells.number(raw) for key, raw in row.items()}
-        yield _batched_point(
-            {"pp": numbers.get("PP"), "tg": numbers.get("TG"), "pl": numbers.get("B")}
-            | {"speed_pp": numbers.get("S_PP t/s"), "speed_tg": numbers.get("S_TG t/s")}
-            | {"speed": numbers.get("S t/s"), "t": numbers.get("T s"), "t_pp": numbers.get("T_PP s")},
-            line,
-        )
-
-
-def _batched_point(row: Mapping[str, Any], line: int | None) -> Measurement:
-    names = {"speed_pp": "input_tok_s", "speed_tg": "output_tok_s", "speed": "total_tok_s"}
-    metrics = {name: cells.number(row.get(key)) for key, name in names.items()}
-    seconds = {"e2e_ms_mean": cells.number(row.get("t")), "prefill_ms_mean": cells.number(row.get("t_pp"))}
-    metrics |= {key: value * 1e3 for key, value in seconds.items() if value is not None}
-    load = {"input_len": "pp", "output_len": "tg", "batch_size": "pl"}
-    return Measurement(
-        workload={key: cells.whole(row.get(name)) for key, name in load.items()},
-        metrics={key: value for key, value in metrics.items() if value is not None},
-        client=_BATCHED,
-        line=line,
-    )
-
-
 @needing("N_KV", "n_kv_max")
 def _sniff_batched(source: Source) -> float:
     head = source.head
@@ -199,9 +173,11 @@ def _read_batched(source: Source) -> Reading:
     facts = front.machine_in((text for _, text in lines), Facts(engine="llama.cpp"))
     found = next((m[1] for _, text in lines if (m := _MAIN.search(text))), "")
     facts.settings |= _settings(dict(re.findall(r"(\w+) = (-?\d+)", found)))
-    points = [p for table in tables.pipe_tables(lines) if _is_batched(table) for p in _batched_rows(table)]
+    points = [
+        p for table in tables.pipe_tables(lines) if batched.is_batched(table) for p in batched.rows(table)
+    ]
     done = grouped([(facts, point) for point in points])
-    return benchmark(source, "llama_batched_bench", done, tool=_BATCHED, lines=_count(lines, len(points)))
+    return benchmark(source, "llama_batched_bench", done, tool=batched.TOOL, lines=_count(lines, len(points)))
 
 
 def _read_batched_json(source: Source) -> Reading:
@@ -211,9 +187,9 @@ def _read_batched_json(source: Source) -> Reading:
         given = {
             key: row.get(key) for key in ("n_batch", "n_ubatch", "flash_attn", "n_gpu_layers", "n_threads")
         }
-        pairs.append((Facts(engine="llama.cpp", settings=_settings(given)), _batched_point(row, line)))
+        pairs.append((Facts(engine="llama.cpp", settings=_settings(given)), batched.point(row, line)))
     return benchmark(
-        source, "llama_batched_bench", grouped(pairs), tool=_BATCHED, problems=documents.problems
+        source, "llama_batched_bench", grouped(pairs), tool=batched.TOOL, problems=documents.problems
     )
 
 
