@@ -71,14 +71,21 @@ def _finding(row: Json, role: str, query: Query) -> Finding:
             "roles": {role: f"{kernel} ({how(resolution)})"},
         },
         evidence=(
-            {"ref": row["ref"], "kind": "source", "side": "against", "date": None, "url": _url(row["ref"])},
+            {
+                "ref": row["ref"],
+                "kind": "source",
+                "side": "against",
+                "date": None,
+                "url": source_url(row["ref"]),
+            },
         ),
         trust="inferred",
         weight=(1, 1),
     )
 
 
-def _url(ref: str) -> str | None:
+def source_url(ref: str) -> str | None:
+    """Where a reference (``owner/name:path`` or ``owner/name#number``) can be read."""
     repository, colon, path = ref.partition(":")
     if colon:
         return f"https://github.com/{repository}/blob/HEAD/{path}"

@@ -1,8 +1,9 @@
 """What ``auto`` picks: hand-read architecture gates of engine releases, and leads for people.
 
 Owns ``gates/*.json``: ``curated.json`` (read and worded by hand), ``defaults.json`` (rules that decide, each
-citing its gates) and ``leads-<engine>.json`` (extracted automatically; loaded only when asked for). Must not
-decide anything from leads. A release between two read ones is decided only where both neighbours agree.
+citing its gates) and ``leads-<engine>.json`` (extracted automatically; loaded only when asked for), and how
+the conditions of rules are read; which gates refuse is for ``kb.vocab.refusals``. Must not decide from leads.
+A release between two read ones is decided only where both neighbours agree.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def default_roles(  # noqa: PLR0913, PLR0917 - one question has as many sides
     depends on something the question does not say is left out. ``whole``: the settings are those of a whole
     launch, so that a flag which is not among them was not given.
     """
-    facts = _facts(engine, arch, model, quantization, settings or {})
+    facts = facts_of(engine, arch, model, quantization, settings or {})
     facts |= {"environment": environment or {}, "whole": whole}
     answers = [_decide(_rules("engines", engine, one, arch), facts) for one in _deciding(engine, version)]
     return _agreed(answers) if arch else {}
@@ -108,7 +109,7 @@ def forced_roles(  # noqa: PLR0913, PLR0917 - one question has as many sides
     rules = [_rules("forced", engine, one, arch) for one in _deciding(engine, version)]
     if not all(rules):
         return {}
-    facts = _facts(engine, arch, model, quantization, settings or {}) | {"environment": {}, "whole": False}
+    facts = facts_of(engine, arch, model, quantization, settings or {}) | {"environment": {}, "whole": False}
     answers = [_decide(one, facts) for one in rules]
     return _agreed(answers) if arch else {}
 
@@ -142,13 +143,14 @@ def _deciding(engine: str, version: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((lower, upper))) if lower and upper else ("*",)
 
 
-def _facts(
+def facts_of(
     engine: str,
     arch: str | None,
     model: ModelEntry | None,
     quantization: str | None,
     settings: Mapping[str, Any],
 ) -> dict[str, Any]:
+    """A question as the conditions of rules read it."""
     given = canonical_settings(engine, settings)
     asked = quantization or setting(given, "quantization") or (model.base_precision if model else None)
     method = quantization_of(str(asked)) if asked else None
@@ -178,18 +180,19 @@ def _decide(rules: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dic
         roles = [role for role in rule["roles"] if role not in found and role not in blocked]
         if not roles:
             continue
-        holds = _holds(rule, facts)
-        if holds is None:
+        answer = holds(rule.get("when", {}), facts)
+        if answer is None:
             blocked.update(roles)
-        elif holds:
+        elif answer:
             found |= {role: (kernel, rule["gate"]) for role in roles if (kernel := rule["roles"][role])}
             blocked.update(role for role in roles if not rule["roles"][role])
     return found
 
 
-def _holds(rule: Mapping[str, Any], facts: Mapping[str, Any]) -> bool | None:
+def holds(when: Mapping[str, Any], facts: Mapping[str, Any]) -> bool | None:
+    """Whether all conditions of a rule hold; ``None`` where the question leaves one open."""
     sure = True
-    for name, wanted in rule.get("when", {}).items():
+    for name, wanted in when.items():
         answer = _check(name, wanted, facts)
         if answer is False:
             return False
@@ -200,12 +203,29 @@ def _holds(rule: Mapping[str, Any], facts: Mapping[str, Any]) -> bool | None:
 def _check(name: str, wanted: Any, facts: Mapping[str, Any]) -> bool | None:
     if name in ("arch", "kv_dtype"):
         return facts[name] in wanted
-    if name == "quantization":
-        return None if facts[name] is None else any(one in wanted for one in facts[name])
+    if name == "below":
+        number = arch_number(facts["arch"])
+        return number is not None and number < int(wanted)
+    if name in ("quantization", "not_quantization", "layout"):
+        return _check_weights(name, wanted, facts)
+    if name.startswith("env_"):
+        return _check_environment(name, wanted, facts["environment"])
+    return _check_choice(name, wanted, facts)
+
+
+def _check_weights(name: str, wanted: Any, facts: Mapping[str, Any]) -> bool | None:
     if name == "layout":
         return None if facts[name] is None else facts[name] in wanted
-    if name in ("env_on", "env_not_off"):
-        return _check_environment(name, wanted, facts["environment"])
+    if facts["quantization"] is None:
+        return None
+    return (not set(wanted) & set(facts["quantization"])) == (name == "not_quantization")
+
+
+def _check_choice(name: str, wanted: Any, facts: Mapping[str, Any]) -> bool | None:
+    if name == "roles":
+        return all(facts["roles"].get(role) in kernels for role, kernels in wanted.items())
+    if name == "free":
+        return not any(role in facts["roles"] for role in wanted)
     if name in ("settings", "unset", "not_given"):
         holds = _check_settings(name, wanted, facts["settings"])
         return holds and (facts["whole"] or None) if name == "not_given" else holds
@@ -221,12 +241,14 @@ def _check_settings(name: str, wanted: Any, settings: Mapping[str, Any]) -> bool
 
 
 def _check_environment(name: str, wanted: Any, environment: Mapping[str, str]) -> bool:
-    given = [environment[one] for one in wanted if one in environment]
-    return any(map(truth, given)) if name == "env_on" else all(map(truth, given))
+    given = [truth(environment[one]) for one in wanted if one in environment]
+    state = {"env_on": any(given), "env_not_on": not any(given), "env_not_off": all(given)}
+    return state.get(name, not all(given))
 
 
 def _has(value: Any, allowed: list[Any]) -> bool:
-    return value in allowed or (True in allowed and truth(value))
+    word = value.lower() if isinstance(value, str) else value
+    return value in allowed or word in allowed or (True in allowed and truth(value))
 
 
 def _check_model(name: str, wanted: Any, model: ModelEntry | None) -> bool | None:
@@ -236,6 +258,8 @@ def _check_model(name: str, wanted: Any, model: ModelEntry | None) -> bool | Non
         return set(wanted) <= set(model.features)
     if name == "not_features":
         return not set(wanted) & set(model.features)
+    if name == "head_dim":
+        return None if model.head_dim is None else wanted[0] <= model.head_dim <= wanted[1]
     value = {"family": model.family, "architecture": model.architecture}[name]
     return None if value is None else any(re.match(one, value) for one in wanted)
 
@@ -254,14 +278,17 @@ def _is_unversioned(gate: Gate) -> bool:
 
 @cache
 def _curated() -> tuple[Gate, ...]:
-    return tuple(_gate(row, "curated") for row in _read("curated"))
+    lines = [
+        line for path in sorted(_FOLDER.glob("refusals-*")) for line in path.read_text("utf-8").splitlines()
+    ]
+    return tuple(as_gate(row, "curated") for row in (*_read("curated"), *map(json.loads, lines)))
 
 
 @cache
 def _leads(engine: str) -> tuple[Gate, ...]:
     path = _FOLDER / f"leads-{engine}.json"
     return (
-        tuple(_gate(row, "lead") for row in json.loads(path.read_text(encoding="utf-8")))
+        tuple(as_gate(row, "lead") for row in json.loads(path.read_text(encoding="utf-8")))
         if path.exists()
         else ()
     )
@@ -282,7 +309,8 @@ def _read(name: str) -> Any:
     return json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def _gate(row: Mapping[str, Any], origin: str) -> Gate:
+def as_gate(row: Mapping[str, Any], origin: str) -> Gate:
+    """A row of a gate file; what it holds besides a gate's fields is for those who decide by it."""
     fields: dict[str, Any] = {key: row[key] for key in Gate._fields if key in row}
     for key in ("versions", "options"):
         fields[key] = tuple(fields.get(key, ()))
