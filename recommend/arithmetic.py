@@ -76,7 +76,7 @@ def fit(query: Query) -> dict[str, Any] | None:
 
 def _replicas(query: Query) -> int:
     """How many whole copies of the weights the GPUs hold: data parallelism of a dense model in vLLM."""
-    dense = query.entry is not None and not query.entry.experts
+    dense = query.entry is not None and not query.entry.has_experts
     return max(int(query.common.get("dp") or 1), 1) if query.engine == "vllm" and dense else 1
 
 

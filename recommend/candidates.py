@@ -147,7 +147,7 @@ def roles_in_use(query: Query, tried: Iterable[Tried] = ()) -> tuple[str, ...]:
     """
     entry = query.entry
     kinds = set(entry.attention) if entry else set()
-    experts = bool(entry.experts) if entry else _may_have_experts(query, tried)
+    experts = bool(entry.has_experts) if entry else _may_have_experts(query, tried)
     moe = ("moe",) if experts else ()
     sparse = ("dsa.prefill", "dsa.decode") if "dsa" in kinds else ()
     dense = () if sparse else ("mla",) if "mla" in kinds else ("attention.prefill", "attention.decode")
@@ -223,7 +223,8 @@ def layout_for(query: Query, entry: ModelEntry) -> Layout:
 def layouts(query: Query) -> Iterator[tuple[str, Query]]:
     """Other ways to lay the model on the same GPUs: experts spread, attention replicated, a smaller cache."""
     tp = int(query.common.get("tp") or 1)
-    if query.entry is not None and query.entry.experts and tp > 1 and int(query.common.get("ep") or 1) == 1:
+    whole = int(query.common.get("ep") or 1) == 1 and tp > 1
+    if whole and query.entry is not None and query.entry.has_experts:
         changed = _sized(query, "ep", tp)
         if changed is not None:
             yield "layout", changed

@@ -125,7 +125,7 @@ def surroundings(base: Query) -> Features:
         "datacenter-new": arch in _NEW,
         "older": arch.startswith("sm") and arch not in (*_WORKSTATION, *_NEW, "sm90"),
         "model-unknown": entry is None,
-        "moe": bool(entry and entry.experts),
+        "moe": bool(entry and entry.has_experts),
         "latent": bool(entry and {"mla", "dsa"} & set(entry.attention)),
         "hybrid": bool(entry and any("linear" in kind for kind in entry.attention)),
     }

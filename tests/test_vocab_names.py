@@ -156,6 +156,22 @@ def test_features_say_what_records_match_on():
     assert "dense" in models.find_model("Qwen3-8B").features
 
 
+@pytest.mark.parametrize(
+    ("known", "experts"),
+    [
+        ({"experts": 8}, True),
+        ({"architecture": "Glm4MoeForCausalLM", "layers": 92}, True),
+        ({"params_total_b": 236, "params_active_b": 21}, True),
+        ({"params_total_b": 8, "params_active_b": 8, "architecture": "LlamaModel", "layers": 32}, False),
+        ({"params_total_b": 8, "architecture": "LlamaForCausalLM"}, None),
+    ],
+)
+def test_a_number_of_experts_that_nobody_knows_is_not_none(known, experts):
+    model = models.ModelEntry(id="x", family="x", **known)
+    assert model.has_experts is experts
+    assert ("moe" in model.features, "dense" in model.features) == (experts is True, experts is False)
+
+
 def test_an_unknown_model_has_a_nearest_one():
     assert models.nearest("glm-5-ultra").startswith("glm-5")
     assert models.nearest("zzzzzz") is None

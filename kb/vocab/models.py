@@ -70,11 +70,19 @@ class ModelEntry(NamedTuple):
     def features(self) -> tuple[str, ...]:
         """What records match on: kinds of attention (mla, dsa, linear-attention …), moe or dense, mtp."""
         found = ["linear-attention" if kind == "linear-hybrid" else kind for kind in self.attention]
-        if self.architecture or self.experts:
-            found.append("moe" if self.experts else "dense") if self.layers else None
+        if self.has_experts is not None:
+            found.append("moe" if self.has_experts else "dense")
         if self.mtp:
             found.append("mtp")
         return tuple(dict.fromkeys(found))
+
+    @property
+    def has_experts(self) -> bool | None:
+        """Whether it is a mixture of experts, also where their number is unknown; ``None``: nothing tells."""
+        sparse = self.params_active_b is not None and self.params_active_b < (self.params_total_b or 0)
+        if self.experts or sparse or "moe" in (self.architecture or "").lower():
+            return True
+        return False if self.architecture and self.layers else None
 
 
 def find_model(text: str) -> ModelEntry | None:
