@@ -64,15 +64,21 @@ def experiment_of(launch: Launch, hardware: Hardware | None = None, **rest: Any)
     return Experiment(model=model, backend=backend, hardware=where, port=port_of(launch.settings), **rest)
 
 
-_VARIABLE = re.compile(r"\$\{?\w+\}?|\$\(.*\)|<[A-Za-z][\w ./-]*>")
+_VARIABLE = re.compile(r"\$\{?[\w.]+\}?|\$\(.*\)|<[A-Za-z][\w ./-]*>")
+_HOLE = re.compile(r"\$(?:[{(]|\w|$)")
 
 
 def _told(launch: Launch) -> Launch:
     """The launch without what its text leaves to a variable that it does not set ("$MODEL", "${TP}")."""
-    settings = {key: value for key, value in launch.settings.items() if not _is_variable(value)}
+    settings = {key: value for key, value in launch.settings.items() if not _has_hole(value)}
     environment = {key: value for key, value in launch.environment.items() if not _is_variable(value)}
-    model = None if _is_variable(launch.model) else launch.model
+    model = None if _has_hole(launch.model) else launch.model
     return launch._replace(settings=settings, environment=environment, model=model)
+
+
+def _has_hole(value: Any) -> bool:
+    """Whether a part of a value is left open: "/models/$NAME.gguf" names no model."""
+    return _is_variable(value) or (isinstance(value, str) and _HOLE.search(value) is not None)
 
 
 def _is_variable(value: Any) -> bool:
@@ -99,8 +105,11 @@ def engine_of_image(image: str) -> tuple[str | None, str | None]:
     named = _IMAGE_TAG.match(image.strip())
     path = image.strip().rpartition(":")[0] or image.strip()
     engine = next((name for part in path.split("/")[::-1] if (name := _engine_in(part))), None)
-    tag = _VERSION_OF_TAG.match(named[2]) if named else None
-    return engine, tag[1] if tag and engine else None
+    if named is None or engine is None:
+        return engine, None
+    own = re.search(rf"(?:^|[_-]){engine}[_-]v?(\d+(?:\.\d+)+(?:(?:rc|post|dev)\d+)*)", named[2])
+    tag = own or _VERSION_OF_TAG.match(named[2])
+    return engine, tag[1] if tag else None
 
 
 def engine_in_text(text: str) -> tuple[str | None, str | None]:

@@ -53,7 +53,7 @@ def sniff(source: Source) -> float:
     is_spec = _COMPOSE.search(head) or (_MANIFEST.search(head) and _KIND.search(head))
     if _CHART.search(head) and not is_spec:
         return 0.9 if _SERVER.search(head) else 0.0
-    return (0.94 if _SERVER.search(head) else 0.4) if is_spec else 0.0
+    return (0.975 if _SERVER.search(head) else 0.4) if is_spec else 0.0
 
 
 def read(source: Source) -> Reading:

@@ -104,7 +104,8 @@ def launches(text: str) -> Iterator[Launch]:
     elif _DOCKERFILE.search(plain) and re.search(r"^FROM\s", plain, re.MULTILINE):
         yield from _of_dockerfile(plain)
         return
-    yield from parse_shell(plain)
+    found = parse_shell(plain)  # a mention (pkill -f, --version) has neither model nor settings
+    yield from [one for one in found if one.model or one.settings] or found
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

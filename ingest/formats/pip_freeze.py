@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from urllib.parse import unquote
 
 from ingest.formats import Format, Unreadable
 from ingest.machine import supplies
@@ -21,7 +22,7 @@ _AT = re.compile(r"^([A-Za-z0-9][\w.-]*) @ (\S+)$")
 _COLUMNS = re.compile(r"^([A-Za-z0-9][\w.-]*)\s{1,80}(\d[\w.!+-]*)(?:\s+\S.*)?$")
 _EDITABLE = re.compile(r"^-e\s+\S+#egg=([\w.-]+)")
 _OPTION = re.compile(r"^(?:-|#|$)|^(?:Package\s+Version|-{3,})|^\w+ list")
-_WHEEL_VERSION = re.compile(r"-(\d[\w.+!]*)-(?:cp|py)\d")
+_WHEEL_VERSION = re.compile(r"-(\d[\w.+!]*)(?:-\d\w*)?-(?:cp|py)\d")
 
 
 def sniff(source: Source) -> float:
@@ -78,8 +79,9 @@ def _pair(line: str) -> tuple[str, str] | None:
         return re.sub(r"\[.*\]", "", pin[1]), pin[2]
     at = _AT.match(line)
     if at:
-        version = _WHEEL_VERSION.search(at[2]) or re.search(r"@v?([\w.+-]+?)(?:#|$)", at[2])
-        return at[1], version[1] if version else at[2]
+        place = unquote(at[2])
+        version = _WHEEL_VERSION.search(place) or re.search(r"@v?([\w.+-]+?)(?:#|$)", place)
+        return (at[1], version[1]) if version else None
     columns = _COLUMNS.match(line)
     return (columns[1], columns[2]) if columns else None
 

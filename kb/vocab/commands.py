@@ -198,6 +198,9 @@ class _Reader:
     ) -> None:
         if attached is None and rest and rest[0].lower() in ("true", "false"):
             attached = rest.pop(0)
+        if attached is not None and "$" in attached:
+            self._keep(dest, attached)  # a variable decides
+            return
         value = not negated if attached is None else (attached.lower() in ("true", "1", "yes")) != negated
         if option.action == "store_false":
             value = not value

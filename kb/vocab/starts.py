@@ -38,6 +38,7 @@ _MODULES = {
     "dynamo.vllm": "vllm",
     "llama_cpp.server": "llama.cpp",
 }
+_TRTLLM_PARTS = ("serve", "disaggregated", "disaggregated_mpi_worker", "mm_embedding_serve")
 _PROGRAMS = {
     "vllm": "vllm",
     "sglang": "sglang",
@@ -106,13 +107,13 @@ def _program(words: Sequence[str], at: int) -> tuple[str | None, int]:
     name = re.split(r"[/\\]", word)[-1]
     following = words[at + 1] if at + 1 < len(words) else ""
     if word == "-m" and following in _MODULES:
-        return _MODULES[following], 2 + (words[at + 2 : at + 3] == ["serve"])
+        return _MODULES[following], 2 + (words[at + 2 : at + 3] != [] and words[at + 2] in _TRTLLM_PARTS)
     if re.search(r"sglang/(?:srt/)?launch_server\.py\Z", word) or word == "sglang.launch_server":
         return "sglang", 1
     if name == "api_server.py" and "vllm" in word:
         return "vllm", 1
     if name == "trtllm-serve":
-        return "tensorrt-llm", 1 + (following == "serve")
+        return "tensorrt-llm", 1 + (following in _TRTLLM_PARTS)
     if name in ("vllm", "sglang"):
         return (name, 2) if following == "serve" else (None, 0)
     return (_PROGRAMS[name], 1) if name in _PROGRAMS and name != following else (None, 0)
