@@ -1,17 +1,21 @@
 """Options that put a question: which hardware, model and engine, and what is set on it.
 
-Owns their spelling and ``--gpu auto``. What they mean is for ``recommend.query``.
+Owns their spelling, how commands share them, and ``--gpu auto``. What they mean is for ``recommend.query``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from recommend.question import Asked
 
+Answer = TypeVar("Answer")
 Gpu = Annotated[str | None, typer.Option("--gpu", help="GPU: arch (sm120), product, nickname, or auto.")]
 Gpus = Annotated[int | None, typer.Option("--gpus", help="Number of GPUs.")]
 ModelName = Annotated[str | None, typer.Option("--model", help="Model: hub id, path, or nickname.")]
@@ -27,9 +31,57 @@ With = Annotated[
 Role = Annotated[
     list[str] | None, typer.Option("--role", help="Kernel a log says was resolved, role=kernel; repeatable.")
 ]
-Workload = Annotated[
-    list[str] | None, typer.Option("--workload", help="Workload, e.g. concurrency=64; repeatable.")
-]
+
+
+def asks(put: Callable[..., Asked]) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+    """Make a function take the options of ``put`` in place of its first argument: the question put."""
+    shared = _options(put)
+
+    def taking(answer: Callable[..., Answer]) -> Callable[..., Answer]:
+        options = {**shared, **dict(list(_options(answer).items())[1:])}
+
+        @functools.wraps(answer)
+        def answered(**said: Any) -> Answer:
+            asked = put(**{name: said.pop(name) for name in shared})
+            return answer(asked, **said)
+
+        answered.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
+        answered.__annotations__ = {name: one.annotation for name, one in options.items()}
+        return answered
+
+    return taking
+
+
+def _options(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    # The type of a question is imported for type checkers only: loading it is for who asks one.
+    return inspect.signature(function, locals={"Asked": object}, eval_str=True).parameters
+
+
+def setup(
+    gpu: Gpu = None,
+    gpus: Gpus = None,
+    model: ModelName = None,
+    quantization: Quantization = None,
+    engine: Engine = None,
+    settings: Set = None,
+    environment: Env = None,
+    dependencies: With = None,
+) -> Asked:
+    """A question about a model on hardware, as the options say it."""
+    from recommend.question import Asked
+
+    return on_this_machine(
+        Asked(
+            gpu=gpu,
+            gpus=gpus,
+            model=model,
+            quantization=quantization,
+            engine=engine,
+            settings=settings or (),
+            environment=environment or (),
+            dependencies=dependencies or (),
+        )
+    )
 
 
 def on_this_machine(asked: Asked) -> Asked:

@@ -10,19 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kb.cli.asking import (
-    Engine,
-    Env,
-    Gpu,
-    Gpus,
-    ModelName,
-    Quantization,
-    Role,
-    Set,
-    With,
-    Workload,
-    on_this_machine,
-)
+from kb.cli.asking import Role, asks, setup
 from kb.cli.options import AsJson, RecordDirs, StorePath, print_json
 
 if TYPE_CHECKING:
@@ -38,6 +26,9 @@ Command = Annotated[
         help="The launch command after --, or files that hold one (script, compose, manifest, YAML)."
     ),
 ]
+Workload = Annotated[
+    list[str] | None, typer.Option("--workload", help="Workload, e.g. concurrency=64; repeatable.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -45,16 +36,10 @@ def register(app: typer.Typer) -> None:
     app.command()(check)
 
 
+@asks(setup)
 def check(
+    asked: Asked,
     command: Command = None,
-    gpu: Gpu = None,
-    gpus: Gpus = None,
-    model: ModelName = None,
-    quantization: Quantization = None,
-    engine: Engine = None,
-    settings: Set = None,
-    environment: Env = None,
-    dependencies: With = None,
     roles: Role = None,
     workload: Workload = None,
     records: RecordDirs = None,
@@ -67,23 +52,9 @@ def check(
     """
     from kb.knowledge import load
     from kb.vocab.gpus import arch_of
-    from recommend.query import Asked
 
     words = command or []
-    asked = on_this_machine(
-        Asked(
-            gpu=gpu,
-            gpus=gpus,
-            model=model,
-            quantization=quantization,
-            engine=engine,
-            settings=settings or (),
-            environment=environment or (),
-            dependencies=dependencies or (),
-            roles=roles or (),
-            workload=_workload(workload or []),
-        )
-    )
+    asked = asked._replace(roles=roles or (), workload=_workload(workload or []))
     known = load(records or (), arch_of(asked.gpu) if asked.gpu else None)
     paths = files_named(words)
     questions = from_files(asked, paths) if paths else [Place(question=_with_command(asked, words))]

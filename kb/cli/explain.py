@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kb.cli import asking
+from kb.cli.asking import Role, asks, setup
 from kb.cli.options import AsJson, RecordDirs, StorePath, print_json
+
+if TYPE_CHECKING:
+    from recommend.question import Asked
 
 Name = Annotated[
     str | None,
@@ -28,18 +31,12 @@ def register(app: typer.Typer) -> None:
     app.command()(explain)
 
 
+@asks(setup)
 def explain(
+    asked: Asked,
     name: Name = None,
     why_not: WhyNot = None,
-    gpu: asking.Gpu = None,
-    gpus: asking.Gpus = None,
-    model: asking.ModelName = None,
-    quantization: asking.Quantization = None,
-    engine: asking.Engine = None,
-    settings: asking.Set = None,
-    environment: asking.Env = None,
-    dependencies: asking.With = None,
-    roles: asking.Role = None,
+    roles: Role = None,
     records: RecordDirs = None,
     store: StorePath = None,
     as_json: AsJson = False,
@@ -48,20 +45,7 @@ def explain(
     from kb.errors import KbctlError
 
     if why_not:
-        from recommend.query import Asked
-
-        asked = Asked(
-            gpu=gpu,
-            gpus=gpus,
-            model=model,
-            quantization=quantization,
-            engine=engine,
-            settings=settings or (),
-            environment=environment or (),
-            dependencies=dependencies or (),
-            roles=roles or (),
-        )
-        _why_not(asked, why_not, store, records or [], as_json=as_json)
+        _why_not(asked._replace(roles=roles or ()), why_not, store, records or [], as_json=as_json)
         return
     if not name:
         raise KbctlError("explain what?", tip="kbctl explain ID, or --gpu G --why-not moe=trtllm-gen")
@@ -170,14 +154,14 @@ def _nothing(name: str, records: Sequence[Path]) -> Told:
     raise KbctlError("no record, run, gate or signature of that name", where=name, tip=tip)
 
 
-def _why_not(asked: Any, text: str, store: Path | None, records: list[Path], *, as_json: bool) -> None:
+def _why_not(asked: Asked, text: str, store: Path | None, records: list[Path], *, as_json: bool) -> None:
     from kb.evidence import gather
     from kb.vocab.engines import role_names
     from recommend import explain as explaining
     from recommend.query import ask, kernel_named, pairs
     from recommend.render.verdict import finding_json
 
-    query = ask(asking.on_this_machine(asked))
+    query = ask(asked)
     ((role, label),) = pairs([text], "--why-not").items()
     one = role_names(role)[0]
     kernel = kernel_named(query, one, label)

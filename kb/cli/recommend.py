@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kb.cli.asking import Engine, Env, Gpu, Gpus, ModelName, Quantization, Set, With, on_this_machine
+from kb.cli.asking import asks, setup
 from kb.cli.options import AsJson, RecordDirs, StorePath, print_json
 from kb.errors import EXIT_NO, KbctlError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from recommend.advice import Recommendation
     from recommend.question import Asked
 
+_EXAMPLE = {"gpu": "auto (or sm120, h200, …)", "model": "deepseek-ai/DeepSeek-R1"}
 GOALS = ("throughput", "latency", "interactivity", "cost")
 Goal = Annotated[str, typer.Option("--goal", help="throughput, latency, interactivity or cost.")]
 Concurrency = Annotated[int | None, typer.Option("--concurrency", min=1, help="Requests in flight.")]
@@ -42,12 +43,9 @@ def register(app: typer.Typer) -> None:
     app.command()(runbook)
 
 
-def recommend(
-    gpu: Gpu = None,
-    model: ModelName = None,
-    engine: Engine = None,
-    gpus: Gpus = None,
-    quantization: Quantization = None,
+@asks(setup)
+def question(
+    asked: Asked,
     goal: Goal = "throughput",
     max_ttft_ms: MaxTtft = None,
     max_tpot_ms: MaxTpot = None,
@@ -56,9 +54,24 @@ def recommend(
     concurrency: Concurrency = None,
     input_len: InputLen = None,
     output_len: OutputLen = None,
-    settings: Set = None,
-    environment: Env = None,
-    dependencies: With = None,
+) -> Asked:
+    """The question as asked. Raises KbctlError without a GPU or a model, or for an unknown goal."""
+    for name, said in (("gpu", asked.gpu), ("model", asked.model)):
+        if not said:
+            raise KbctlError(f"which {name}?", where=f"--{name}", tip=f"--{name} {_EXAMPLE[name]}")
+    if goal not in GOALS:
+        raise KbctlError(f"unknown goal {goal!r}", where="--goal", tip=f"one of {', '.join(GOALS)}")
+    load = {"concurrency": concurrency, "input_len": input_len, "output_len": output_len}
+    return asked._replace(
+        goal=goal,
+        limits=limits(max_ttft_ms, max_tpot_ms, min_tok_s_user, max_power_w),
+        workload={name: value for name, value in load.items() if value is not None},
+    )
+
+
+@asks(question)
+def recommend(
+    asked: Asked,
     top: Top = 3,
     plan: PlanHours = None,
     script: Script = None,
@@ -70,19 +83,6 @@ def recommend(
     from recommend.advice import to_wire
     from recommend.render.advice import as_text
 
-    asked = question(
-        gpu=gpu,
-        model=model,
-        engine=engine,
-        gpus=gpus,
-        quantization=quantization,
-        goal=goal,
-        limits=limits(max_ttft_ms, max_tpot_ms, min_tok_s_user, max_power_w),
-        workload={"concurrency": concurrency, "input_len": input_len, "output_len": output_len},
-        settings=settings or (),
-        environment=environment or (),
-        dependencies=dependencies or (),
-    )
     answer = answer_to(asked, store, records or (), max(top, 6) if plan else top)
     made = planned(answer, plan, script)
     if as_json:
@@ -113,23 +113,9 @@ def planned(answer: Recommendation, hours: float | None, script: Path | None) ->
     return planning.to_wire(made), lines
 
 
+@asks(question)
 def runbook(
-    gpu: Gpu = None,
-    model: ModelName = None,
-    engine: Engine = None,
-    gpus: Gpus = None,
-    quantization: Quantization = None,
-    goal: Goal = "throughput",
-    max_ttft_ms: MaxTtft = None,
-    max_tpot_ms: MaxTpot = None,
-    min_tok_s_user: MinUser = None,
-    max_power_w: MaxPower = None,
-    concurrency: Concurrency = None,
-    input_len: InputLen = None,
-    output_len: OutputLen = None,
-    settings: Set = None,
-    environment: Env = None,
-    dependencies: With = None,
+    asked: Asked,
     output: Output = None,
     records: RecordDirs = None,
     store: StorePath = None,
@@ -139,19 +125,6 @@ def runbook(
 
     from recommend.render.runbook import page
 
-    asked = question(
-        gpu=gpu,
-        model=model,
-        engine=engine,
-        gpus=gpus,
-        quantization=quantization,
-        goal=goal,
-        limits=limits(max_ttft_ms, max_tpot_ms, min_tok_s_user, max_power_w),
-        workload={"concurrency": concurrency, "input_len": input_len, "output_len": output_len},
-        settings=settings or (),
-        environment=environment or (),
-        dependencies=dependencies or (),
-    )
     answer = answer_to(asked, store, records or (), 3)
     text = page(answer, datetime.now(UTC).date().isoformat(), _version(), _log_texts())
     if output is None:
@@ -174,34 +147,6 @@ def limits(
             f"a limit must be a positive number: {told[wrong[0]]:g}", where=wrong[0], tip="--max-tpot-ms 50"
         )
     return told
-
-
-def question(
-    *,
-    goal: str,
-    limits: dict[str, float],
-    workload: dict[str, int | None],
-    **said: Any,
-) -> Asked:
-    """The question as asked. Raises KbctlError without a GPU or a model, or for an unknown goal."""
-    from recommend.question import Asked
-
-    for name in ("gpu", "model"):
-        if not said[name]:
-            raise KbctlError(f"which {name}?", where=f"--{name}", tip=f"--{name} {_EXAMPLE[name]}")
-    if goal not in GOALS:
-        raise KbctlError(f"unknown goal {goal!r}", where="--goal", tip=f"one of {', '.join(GOALS)}")
-    return on_this_machine(
-        Asked(
-            goal=goal,
-            limits=limits,
-            workload={name: value for name, value in workload.items() if value is not None},
-            **said,
-        )
-    )
-
-
-_EXAMPLE = {"gpu": "auto (or sm120, h200, …)", "model": "deepseek-ai/DeepSeek-R1"}
 
 
 def answer_to(asked: Asked, store: Path | None, records: Any, top: int) -> Recommendation:
