@@ -110,7 +110,7 @@ def _condition(name: str, key: str | None, condition: Condition) -> Json:
 @cache
 def _family(name: str) -> list[str]:
     found = models.family_of(name)
-    return [found] if found else [name]
+    return [found, name] if found and found != name else [name]
 
 
 @cache

@@ -185,3 +185,14 @@ def test_what_is_compiled_does_not_depend_on_prose_and_examples(folder: Path) ->
         assert knowledge.compile_folder(place, shipped=True)["records"] == whole
     (found,) = [one for one in knowledge.load([folder]).records if one["id"] == "tables-after-examples"]
     assert {"roles": {"moe": "triton"}} in found["instead"]
+
+
+def test_a_family_is_found_by_its_own_name_also_where_that_name_reads_as_a_wider_one(folder: Path) -> None:
+    narrow = GOOD.replace('mirror = ["sm121"]', 'mirror = ["sm121"]\nmodel = { family = ["gemma-2"] }')
+    write(folder, narrow, "a-narrow-family")
+    (record,) = [one for one in knowledge.load([folder]).records if one["id"] == "a-narrow-family"]
+    told = {
+        model: match(record, ask(Asked(gpu="sm120", model=model, roles=["moe=trtllm-gen"]))) is not None
+        for model in ("google/gemma-2-9b-it", "google/gemma-3-27b-it")
+    }
+    assert told == {"google/gemma-2-9b-it": True, "google/gemma-3-27b-it": False}
