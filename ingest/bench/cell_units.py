@@ -15,6 +15,7 @@ from ingest.bench.rows import place
 from ingest.bench.tables import Table
 
 _RATE = re.compile(r"(?:(?:tok(?:en)?s?|t|req(?:uest)?s?)/(?:s|sec|second)|tps)\b", re.IGNORECASE)
+_SCOPE = re.compile(r"(?:per|each) (?:stream|user|request|req|seq|sequence|client)")  # beside the rate of all
 _SPEED = re.compile(  # what is no name of a setup
     r"\b(?:decod(?:e|ing)|generation|gen|output|prefill|prompt|input|speed|agg(?:regate)?|rate|per stream)\b"
 )
@@ -24,6 +25,8 @@ def with_units(table: Table) -> Table:
     """The table with rates named as such in its header."""
     columns = [[row[at] for _, row in table.rows if len(row) > at] for at in range(len(table.header))]
     header = [_named(label, column) for label, column in zip(table.header, columns, strict=True)]
+    if any("tok_s" in told.name for label in header if (told := understand(cells.plain(label)))):
+        header = [f"{label} tok/s" if _SCOPE.fullmatch(words_of(label)) else label for label in header]
     return replace(table, header=header)
 
 

@@ -127,4 +127,4 @@ def _of_total(row: Row, totals: float, measured: float) -> str | None:
     made = answers * (row.workload.get("output_len") or 0)
     if abs(made - totals) < 0.05 * totals:
         return "output_tok_s"
-    return "total_tok_s" if row.workload.get("input_len") else "tok_s"  # of which kind, nobody says
+    return "total_tok_s" if row.workload.get("input_len") else None

@@ -93,9 +93,10 @@ def _width(settings: dict[str, Any], kind: str, width: int) -> None:
 
 def fill_by_test(facts: Facts, test: Any) -> Facts:
     """Facts with the engine and the precision that a test's short name tells ("trtllm_fp8_v2")."""
-    if facts.engine is not None or not isinstance(test, str) or not 0 < len(test) < _LONGEST_NAME:
+    name = test.split(" / ")[0] if isinstance(test, str) else ""
+    if facts.engine is not None or not 0 < len(name) < _LONGEST_NAME:
         return facts
-    told = hints(test.split(" / ")[0])
+    told = hints(name)
     if told.facts.engine not in _SERVERS:
         return facts
     return replace(

@@ -66,6 +66,8 @@ def _mentions(facts: Facts, key: str, value: str) -> None:
         engine, version = released.pop()
         if facts.engine in (None, engine):
             facts.engine, facts.engine_version = engine, facts.engine_version or version
+    if facts.engine is None and len(told := _servers_in(value)) == 1:
+        facts.engine = told.pop()
     for one in _FLAG.finditer(value):
         name = one["key"].replace("-", "_")
         if names.is_option(name):
@@ -190,7 +192,7 @@ def _widths(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _COMPARES = re.compile(r"(?i)\b(?:vs|versus|compar\w*|against|than|and|or)\b")
-_PARTS = re.compile(r"\s+[—–|·/-]\s+|[:,]\s+")
+_PARTS = re.compile(r"\s+[—–|·/-]\s+|[:,]\s+|\s+on\s+|[()]")
 
 
 def _servers_in(heading: str) -> set[str]:
@@ -208,9 +210,9 @@ def titled(title: str, base: Facts) -> Facts:
     facts = replace(base, engine=base.engine or _server_in(title), settings=dict(base.settings))
     _take_counts(facts, title)
     parts = [part.strip() for part in _PARTS.split(title) if part.strip()]
-    cards = [part for part in parts if names.gpu(split_count(part)[1])]
-    if len(cards) == 1 and facts.gpu is None:
-        facts.gpu_count, facts.gpu = split_count(cards[0])
+    cards = [(count, card) for count, name in map(split_count, parts) if (card := _product(name))]
+    if len(cards) == 1 and facts.gpu is None and not _COMPARES.search(title):
+        facts.gpu_count, facts.gpu = cards[0]
     for part in parts if facts.model is None else ():
         _name_model(facts, part)
     return facts

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 from ingest.bench import cell_units, cells, names, serving, variants
@@ -56,7 +56,7 @@ _HEADING_LOADS = re.compile(
     re.IGNORECASE,
 )
 _OTHER_RATE = re.compile(r"\b(?:agg|aggregate|decode|prefill)\b")  # beside setups: another measure
-_FORESEEN = re.compile(r"(?i)\b(?:expected|projected|hypothetical|theoretical|predicted)\b")
+_FORESEEN = re.compile(r"(?i)\b(?:expected (?:\w+ )?results?|projected|hypothetical|theoretical|predicted)\b")
 _MOST_ROWS = 5000  # of one table in a page: what is longer is no write-up
 METRIC_WORDS = {"metric", "metrics", "measure", "measurement", "", "statistic", "stat", "quantity", "kpi"}
 _FIELD_WORDS = {
@@ -130,12 +130,21 @@ def _by_rows(table: Table, base: Facts, client: str) -> Iterator[Pair]:
         for line, row in islice(table.records(), _MOST_ROWS)
         if row
     ]
+    _carry_down([record for _, record in records])
     units = Units.of(row for _, row in records)
     serial = _is_serial(table)
     for line, record in records:
         for one in variants.setups(_full(record, table, serial)):
             row = read_row(one, units, _for_engine(one.get("engine"), base))
             yield row.facts, _point(row, client, line)
+
+
+def _carry_down(records: list[dict[str, str]]) -> None:
+    """An empty first cell that names a model, a card or a server means that of the row above."""
+    for above, record in pairwise(records):
+        label = next(iter(record))
+        if not record[label].strip() and (place(label) or ("",))[0] == "identity":
+            record[label] = above[label]
 
 
 def _for_engine(engine: Any, base: Facts) -> Facts:
@@ -235,7 +244,12 @@ def _one_metric(table: Table, base: Facts, client: str) -> Iterator[Pair]:
     for line, row in table.rows:
         for setup, raw in zip(table.header[1:], row[1:], strict=False):
             cell = cells.read_cell(raw)
-            if cell is None or is_derived(setup) or _OTHER_RATE.search(words_of(setup)):
+            if (
+                cell is None
+                or cell.rest.startswith("%")
+                or is_derived(setup)
+                or _OTHER_RATE.search(words_of(setup))
+            ):
                 continue
             record = {
                 down: _load_cell(row[0]) if load[0] == "workload" else cells.plain(row[0]),

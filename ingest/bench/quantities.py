@@ -254,7 +254,7 @@ def _direction(words: str) -> str:
 
 def _count(words: str, label: str) -> Quantity | None:
     plain = re.sub(
-        r"\b(?:s|sec|seconds|secs|w|watts?|percent|pct|tokens per (?:step|iter))$| %$", "", words
+        r"\b(?:s|sec|seconds|secs|ms|msec|w|watts?|percent|pct|tokens per (?:step|iter))$| %$", "", words
     ).strip()
     for name, pattern in _COUNT_PATTERNS:
         if pattern.fullmatch(words) or pattern.fullmatch(plain):

@@ -19,6 +19,7 @@ from ingest.bench.directions import of_one_request, settle_direction
 from ingest.bench.file_names import fill_by_test
 from ingest.bench.identity import Facts, split_count
 from ingest.bench.quantities import Quantity, labels, understand, words_of
+from ingest.bench.relabel import relabelled
 from ingest.bench.units import Units
 from kb.model import Measurement
 
@@ -75,7 +76,7 @@ class Row:
 
 def read_row(record: Mapping[str, Any], units: Units | None = None, base: Facts | None = None) -> Row:
     """A record's cells, each put in its place. ``units`` decides labels that state no unit."""
-    row = Row(facts=_copy(base))
+    row, record = Row(facts=_copy(base)), relabelled(record)
     stated = {label for label in record if understand(label) and not _plain_rate(label)}
     stated = set() if _is_closed_loop(record, stated) else stated
     for label, raw in sorted(record.items(), key=lambda cell: not _names_server(cell[0])):
@@ -88,7 +89,15 @@ def read_row(record: Mapping[str, Any], units: Units | None = None, base: Facts 
     _settle_score(row)
     _take_labelled_load(row, record)
     row.facts = fill_by_test(row.facts, row.workload.get("test"))
+    _take_model_file(row)
     return row
+
+
+def _take_model_file(row: Row) -> None:
+    """A model that stands under no label of one, told by its file ("arquivo": "….gguf")."""
+    files = {str(raw) for raw in row.rest.values() if str(raw).lower().endswith((".gguf", ".safetensors"))}
+    if row.facts.model is None and len(files) == 1:
+        row.facts.model = re.split(r"[/\\]", files.pop())[-1].rpartition(".")[0]
 
 
 def _names_server(label: Any) -> bool:
@@ -170,7 +179,8 @@ _ASKED = ("total", "n", "count", "questions", "num questions", "num samples", "s
 
 def _is_tally(quantity: Quantity, label: str, cell: cells.Cell) -> bool:
     """Whether a score's label counts right answers ("correct": 52) instead of stating their share."""
-    return quantity.name == "accuracy" and words_of(label) in _TALLIES and cell.value > 1
+    words = words_of(label)
+    return quantity.name == "accuracy" and words in _TALLIES and (cell.value > 1 or words.startswith("n"))
 
 
 def _settle_score(row: Row) -> None:
@@ -328,6 +338,9 @@ _MOST_SHARE = 1.5  # what is larger is no fraction, whatever was rounded
 
 def _add_metric(row: Row, label: str, quantity: Quantity, cell: cells.Cell, units: Units) -> None:
     factor, name = units.factor(label, quantity, cell), quantity.name
+    if cell.rest.startswith("%") and re.search(r"tok_s|request_s|_ms_", name):
+        row.rest[label] = cell.value  # a share of another figure
+        return
     if (
         name == "accuracy"
         and cell.value > _MOST_SHARE

@@ -113,7 +113,7 @@ def _load(table: Table, label: str) -> tuple[str, str] | None:
     """(label, value) of a load that a header is: "bs=8", or a bare number where the corner names it."""
     text = cells.plain(label)
     corner = place(cells.plain(table.header[0]))
-    if re.fullmatch(r"[\d.,]+k?", text):
+    if re.fullmatch(r"[\d.,]+[kK]?", text):
         if corner is not None and corner[0] == "workload":
             return cells.plain(table.header[0]), text
         return ("request rate", text) if words_of(table.header[0]) in ("qps", "rps") else None
@@ -156,7 +156,7 @@ def _by_loads(
     table: Table, loads: dict[int, tuple[str, str]], column: int | None, measure: str | None
 ) -> Records:
     found: Records = {}
-    bare = all(re.fullmatch(r"[\d.,]+k?", cells.plain(table.header[at])) for at in loads)
+    bare = all(re.fullmatch(r"[\d.,]+[kK]?", cells.plain(table.header[at])) for at in loads)
     corner = {0} if bare else set[int]()
     for at, (label, value) in loads.items():
         for line, row in table.rows:
