@@ -68,7 +68,7 @@ def test_refusals_use_only_kernels_and_architectures_that_exist():
             "vllm-flashinfer-mla-arch",
         ),
         (
-            "--gpu a100 --engine vllm==0.29.0 --model qwen3-30b-a3b --quantization fp8 --set moe_backend=triton",
+            "--gpu sm80 --engine vllm==0.29.0 --model GLM-4.6 --quantization fp8 --set moe_backend=triton",
             "vllm-moe-triton-fp8-8x",
         ),
         (
@@ -96,6 +96,48 @@ def test_what_lies_just_outside_a_gate_is_not_refused(question: str):
 
 def test_a_release_that_was_not_read_is_only_suspected():
     question = (
-        "--gpu sm80 --engine vllm==0.99.0 --model Qwen3-30B-A3B --quantization fp8 --set moe_backend=triton"
+        "--gpu a100 --engine vllm==0.99.0 --model DeepSeek-R1 --quantization fp8 --set moe_backend=triton"
     )
     assert answers(question)["vllm-moe-triton-fp8-8x"] == "suspect"
+
+
+MODELS = {
+    "dsa": "GLM-5.1",
+    "mla": "DeepSeek-R1",
+    "sinks": "gpt-oss-20b",
+    "linear-attention": "Qwen3.5-35B-A3B",
+}
+MODELS |= {"moe": "Qwen3-30B-A3B", "sliding": "gemma-3-27b-it"}
+NOT_ASKED = {"head_dim", "env_is", "not_quantization"}
+KV_WORDS = {"fp8": "fp8_e4m3", "bf16": "bfloat16", "fp16": "float16"}
+
+
+def question_of(row: dict) -> Asked:
+    """A question that says everything a gate asks for, in its first words."""
+    when = row["when"]
+    lower = max((one for one in (52, 61, 70, 75, 80, 89, 90, 100) if one < when.get("below", 121)), default=0)
+    settings = {**when.get("settings", {}), **dict(list(when.get("either", {}).items())[:1])}
+    if "auto" not in when.get("kv_dtype", ["auto"]) and "kv_cache_dtype" not in settings:
+        settings["kv_cache_dtype"] = [KV_WORDS.get(when["kv_dtype"][0], when["kv_dtype"][0])]
+    if "layout" in when:
+        settings["quantization"] = when["layout"][-1:]
+    named = "DeepSeek-R1" if "family" in when else "gpt-oss-20b" if "architecture" in when else "Qwen3-8B"
+    switches = [f"{name}=1" for name in when.get("env_on", ())] + [
+        f"{one}=0" for one in when.get("env_off", ())
+    ]
+    return Asked(
+        gpu=when.get("arch", [f"sm{lower}"])[0],
+        engine=f"{row['engine']}=={row['versions'][0]}",
+        model=next((MODELS[name] for name in when.get("features", ()) if name in MODELS), named),
+        quantization=None if "layout" in when else when.get("quantization", [None])[-1],
+        settings=tuple(f"{key}={values[0]}" for key, values in settings.items()),
+        environment=tuple(switches),
+        roles=tuple(f"{role}={kernels[0]}" for role, kernels in when.get("roles", {}).items()),
+    )
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
+def test_every_refusal_answers_a_question_that_says_its_conditions(row: dict):
+    if NOT_ASKED & set(row["when"]):
+        pytest.skip("needs a model or a variable that this question does not make")
+    assert row["id"] in {one.record for one in refused(ask(question_of(row)))}

@@ -224,6 +224,8 @@ def _check_weights(name: str, wanted: Any, facts: Mapping[str, Any]) -> bool | N
 def _check_choice(name: str, wanted: Any, facts: Mapping[str, Any]) -> bool | None:
     if name == "roles":
         return all(facts["roles"].get(role) in kernels for role, kernels in wanted.items())
+    if name == "either":
+        return any(_has(setting(facts["settings"], key), values) for key, values in wanted.items())
     if name == "free":
         return not any(role in facts["roles"] for role in wanted)
     if name in ("settings", "unset", "not_given"):
@@ -241,6 +243,8 @@ def _check_settings(name: str, wanted: Any, settings: Mapping[str, Any]) -> bool
 
 
 def _check_environment(name: str, wanted: Any, environment: Mapping[str, str]) -> bool:
+    if name == "env_is":
+        return all(environment.get(key) in values for key, values in wanted.items())
     given = [truth(environment[one]) for one in wanted if one in environment]
     state = {"env_on": any(given), "env_not_on": not any(given), "env_not_off": all(given)}
     return state.get(name, not all(given))

@@ -74,9 +74,11 @@ def _refusing(engine: str, arch: str | None) -> dict[str, list[dict[str, Any]]]:
 
 def _needed(when: Mapping[str, Any]) -> Sequence[str]:
     """Words of which a question says one, or a condition fails: a setting, a role, a kind of weights."""
-    if choice := when.get("settings") or when.get("roles"):
-        return [next(iter(choice)).partition(".")[0] if "settings" in when else next(iter(choice))]
-    words: Sequence[str] = when.get("layout") or when.get("quantization") or [""]
+    if choice := when.get("either") or when.get("settings"):
+        return [key.partition(".")[0] for key in (choice if "either" in when else [*choice][:1])]
+    words: Sequence[str] = (
+        [*when.get("roles", ())][:1] or when.get("layout") or when.get("quantization") or [""]
+    )
     return words
 
 
