@@ -13,7 +13,7 @@ from kb import EMPTY, versions
 from kb.knowledge import whole
 from kb.model import Tried
 from kb.vocab.engines import ENGINES, role_names
-from recommend import arithmetic, gated, own, remedy
+from recommend import architectures, arithmetic, gated, own, remedy
 from recommend.catalogued import refused
 from recommend.findings import (
     TRUST,
@@ -119,6 +119,7 @@ def _findings(
         *arithmetic.too_large(query, estimate),
         *arithmetic.too_many_ranks(query),
     ]
+    findings += architectures.unknown(query, findings)
     if all(found.verdict != "known-bad" for found in findings):
         findings += gated.refused(query, findings)
         findings += unmet(query, {one for role in spoken for one in role_names(role)})

@@ -60,6 +60,7 @@ def explain(
         or _run(name, store)
         or _gate(name)
         or _requirement(name)
+        or _architecture(name)
         or explained(name)
         or _nothing(name, records or ())
     )
@@ -139,6 +140,24 @@ def _requirement(name: str) -> Told | None:
         lines += ["", f"  roles     {', '.join(one['roles'])}", f"  not on    {where}"]
         lines += [f"  why       {one['cause']}", f"  read in   {one['ref']}"]
     return {"schema": "kbctl.explain/1", "kind": "requirement", "kernel": kernel, "rows": rows}, lines
+
+
+def _architecture(name: str) -> Told | None:
+    from kb.vocab import architectures
+
+    kind, _, rest = name.partition(":")
+    engine, _, architecture = rest.partition(":")
+    step = architectures.step(engine, architecture) if kind == "architecture" else None
+    if step is None:
+        return None
+    known = architectures.table(engine)
+    lines = [
+        f"{name}: {engine} {step.since or 'of a release not read yet'} is the first that has it",
+        f"  without   {step.without}, and every release before it",
+        f"  read in   {step.source}, {len(known['read'])} releases",
+        f"  how       {known['about']}",
+    ]
+    return {"schema": "kbctl.explain/1", **step._asdict(), "kind": "architecture"}, lines
 
 
 def _nothing(name: str, records: Sequence[Path]) -> Told:

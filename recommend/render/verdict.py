@@ -17,7 +17,7 @@ from recommend.veto import Verdict
 
 Json = dict[str, Any]
 _SHOWN = 3
-_EXPLAINED = ("record", "own-run", "requirement", "gate")
+_EXPLAINED = ("record", "own-run", "requirement", "gate", "architecture")
 _EFFECTS = {
     "wrong_output": "wrong output",
     "accuracy_loss": "loss of accuracy",
