@@ -18,7 +18,7 @@ from ingest.clock import iso_time, year_hint
 from ingest.events import Event, Grammar, number
 from ingest.logline import Line
 from ingest.logscan import Scan, scan
-from ingest.settings import asked_settings
+from ingest.settings import asked_settings, release_of
 from ingest.sources import Source
 from ingest.throughput import measurements
 from ingest.tracebacks import Finding
@@ -143,9 +143,11 @@ def _experiment(
     facts = {**carried, **facts_of(start.events)}
     verdict = judge(start)
     hardware, model = _hardware(facts), _model(facts)
-    settings = asked_settings(grammar.engine, facts.get("engine_version"), facts.get("settings") or {})
+    release = release_of(facts.get("engine_version"))
+    settings = asked_settings(grammar.engine, release, facts.get("settings") or {})
     reached = verdict.outcome.stage in ("ready", "serve")
-    chosen = resolve(start.events, grammar.engine, facts, settings, hardware, model, reached)
+    told = {**facts, "engine_version": release}
+    chosen = resolve(start.events, grammar.engine, told, settings, hardware, model, reached)
     year = year_hint(source)
     times = [one.time for one in start.events if one.time]
     experiment = Experiment(

@@ -160,9 +160,9 @@ def _is_fatal(start: Start, chain: _Chain) -> bool:
         return False
     if cause.match is not None and cause.match.symptom.effect == "wrong_output":
         return True
-    ready, until = start.line_of("ready"), _death_line(start)
-    if ready is not None and ready > cause.line:
-        return False
+    ready, until = start.line_of("ready") or start.line_of("idle"), _death_line(start)
+    if ready is not None and (ready > cause.line or _name(cause) == "port-in-use"):
+        return False  # a port that is in use while the server listens is another program's trouble
     if start.scan.progress_after(cause.last if cause.is_exception else cause.line, start.last):
         return (
             until is not None
@@ -192,13 +192,14 @@ def _first_cause(start: Start, chains: Sequence[_Chain]) -> Finding | None:
     plain = [one for one in known if _name(one) not in SECONDARY | LAST_WORDS]
     specific = [one for one in plain if _name(one) not in VAGUE]
     unknown = [one.cause for one in chains if _kind(one.cause) == "unknown"]
-    exceptions = [one for one in unknown if one.is_exception and (death is None or one.line <= death)]
+    until = death or start.line_of("stopped") or start.last  # what is unknown and comes later follows from it
+    unknown = [one for one in unknown if one.line <= until]
+    exceptions = [one for one in unknown if one.is_exception]
     secondary = [one for one in known if _name(one) not in LAST_WORDS]
     for group in (specific, plain, exceptions, secondary, known):
         if group:
             return group[0]
-    before = [one for one in unknown if death is None or one.line <= death]
-    return before[0] if before and _did_end(start) else None
+    return unknown[0] if unknown and _did_end(start) else None
 
 
 def _did_end(start: Start) -> bool:

@@ -6,6 +6,7 @@ engine runs rather than where. Must not turn them into kernels.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -77,6 +78,7 @@ FILLED_IN = {
         }
     )
 }
+_UNTAGGED = re.compile(r"0\.[01]\.dev\d|dev$")
 NOTHING: tuple[Any, ...] = (None, False, "", [], {}, "None", "auto")
 
 
@@ -91,6 +93,11 @@ def asked_settings(engine: str, version: str | None, dump: Mapping[str, Any]) ->
         and not _is_default(engine, version, key, value)
         and not _was_computed(engine, key, value)
     }
+
+
+def release_of(version: str | None) -> str | None:
+    """The release that a version names; one built without its repository's tags (0.1.dev7) names none."""
+    return None if version and _UNTAGGED.match(version) else version
 
 
 def own_options(engine: str, dump: Mapping[str, Any]) -> dict[str, Any]:

@@ -163,6 +163,7 @@ RULES = (
     rule("server is listening on", "ready", r"server is listening on (?P<url>\S+)"),
     rule("server is listening on", "facts", r"server is listening on \w+://[^\s:]{1,64}:(?P<port>\d+)"),
     rule("HTTP server listening", "ready"),
+    rule("quantize time = ", "ready"),
     rule("all slots are idle", "ready"),
     rule("print_timing", "served"),
     rule("processing task", "served"),

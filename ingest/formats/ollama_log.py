@@ -35,8 +35,8 @@ RULES = (
     rule(
         "inference compute",
         "facts",
-        r"library=\w+ .*?compute=(?P<arch>[\w.]+).*? name=\"(?P<gpu>[^\"]+)\" "
-        r"total=\"(?P<memory_gib>[\d.]+) GiB",
+        r"library=\w+ .*?compute=(?P<arch>[\w.]+).*? name=(?P<gpu>\"[^\"]+\"|(?!CUDA|ROCm|Vulkan)\S+) total=",
+        lambda m: {"arch": m["arch"], "gpu": m["gpu"].strip('"')},
     ),
     rule("inference compute", "facts", r"driver=(?P<cuda>[\d.]+)"),
     rule("inference compute", "facts", r"library=(?!cpu).* total=\"(?P<memory_gib>[\d.]+) GiB"),

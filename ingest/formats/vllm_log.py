@@ -46,7 +46,9 @@ def _arguments(found: re.Match[str]) -> Values | None:
 
 
 # A benchmark that runs the engine in its own process; clients of a server know no memory of GPUs.
-_IN_PROCESS = re.compile(r"^(?P<dump>(?:Namespace|(?:Async)?EngineArgs)\(.*\bgpu_memory_utilization=.*)")
+_IN_PROCESS = re.compile(
+    r"^\W{0,6}(?P<dump>(?:Namespace|(?:Async)?EngineArgs)\(.*\bgpu_memory_utilization=.*)"
+)
 
 
 def _in_process(found: re.Match[str]) -> Values | None:
@@ -140,7 +142,7 @@ class Offline:
 RULES = (
     rule("non-default args:", "start", r"non-default args: (?P<dump>\{.*)", _arguments),
     rule("args: Namespace(", "start", r"args: (?P<dump>Namespace\(.*)", _arguments),
-    rule("gpu_memory_utilization=", "facts", _IN_PROCESS.pattern, _in_process),
+    rule("gpu_memory_utilization=", "start", _IN_PROCESS.pattern, _in_process),
     rule("vLLM API server version", "start", r"vLLM API server version (?P<engine_version>[\w.+-]+)"),
     rule("  version ", "start", r"█.*version (?P<engine_version>\d[\w.+-]*)\s*$"),
     rule("  model  ", "facts", r"█.*  model\s+(?P<model>\S.*?)\s*$"),
