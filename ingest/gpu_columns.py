@@ -44,6 +44,7 @@ _CLOCKS = frozenset(_DATA["clocks"])
 _SINCE = frozenset(("elapsed", "relative", "rel", "since", "sec", "secs", "seconds"))
 _NUMBER_OF = frozenset(("index", "idx", "id"))
 _CARD = frozenset(("gpu", "card", "device"))
+_GRAPHICS = frozenset(("gpu", "graphics", "socket", "gfx"))  # whose package; else it is the CPU's
 _WORD = re.compile(r"[KMGk]i?B\b|[KMGk]?Hz\b|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|%|°C")
 LONGEST_NAME = 200  # what is longer names no column
 
@@ -105,6 +106,11 @@ def unit_factor(role: str, unit: str) -> float:
     return _factor(role, unit)
 
 
+def is_unit_of(role: str, unit: str) -> bool:
+    """Whether a unit measures what the metric does."""
+    return any(role.endswith(ending) and unit.lower() in _KINDS[kind] for ending, kind in _ENDINGS)
+
+
 def _exact(bare: str, unit: str) -> str | None:
     reason = _THROTTLE.match(bare)
     role = (
@@ -153,7 +159,7 @@ def _by_words(text: str, unit: str) -> tuple[str, str]:
     kind = _kind(found)
     have = set(words)
     told = _place(have - {found}, kind)
-    if told or not words or have & (_NOT_GPU - {"fan"}):
+    if told or not words or have & (_NOT_GPU - {"fan"}) or ("package" in have and not have & _GRAPHICS):
         return told or "other", found
     return _metric(have, kind) or "other", found
 

@@ -120,7 +120,13 @@ class Pass:
     def _aligned(self, text: str) -> Columns | None:
         """The columns of a block in which every line is a row: one cut for all, steps through its cells."""
         delimiter, width, header = self.layout.delimiter, len(self.layout.columns), self.layout.header
-        if not delimiter or '"' in text or _END in text or header[:1] == "#" or (header and header in text):
+        if (
+            delimiter in ("", "|")
+            or '"' in text
+            or _END in text
+            or header[:1] == "#"
+            or (header and header in text)
+        ):
             return None
         cells = text.replace("\n", _END + delimiter).split(delimiter)
         cells[-1] += _END
@@ -140,8 +146,8 @@ class Pass:
         return list(zip(*rows, strict=True))
 
     def _is_row(self, line: str, row: list[str], number: int) -> bool:
-        if not line.strip():
-            return False
+        if not line.strip(self.layout.delimiter + "\r :-"):
+            return False  # blank, or the rule below a header
         if line.strip("\r \ufeff") == self.layout.header and self.layout.header[:1] != "#":
             self.summary.sessions += 1
             return False
@@ -288,7 +294,8 @@ class _View:
         found = self.owner.summary.gpus.get(key)
         if found is None:
             found = GpuTally(index=self._index(key), vague=self.vague)
-            found.name, found.uuid = self._word("name", columns, row), self._word("uuid", columns, row)
+            found.name = self._word("name", columns, row) or self._product(key)
+            found.uuid = self._word("uuid", columns, row)
             self.owner.summary.gpus[key] = found
             for role in _FACTS:
                 word = self._word(role, columns, row)
@@ -299,6 +306,10 @@ class _View:
     def _index(self, key: str) -> int | None:
         digits = re.fullmatch(r"(?:gpu|card|cuda)?[ :]?(\d{1,4})", key.strip('" ').lower())
         return int(digits[1]) if digits and (self.card is not None or "index" in self.words) else None
+
+    def _product(self, key: str) -> str | None:
+        """A card's key where it is a product: some loops write that under ``GPU``."""
+        return key if " " in key and self._index(key) is None and "index" in self.words else None
 
     def _word(self, role: str, columns: Columns, row: int) -> str | None:
         at = self.words.get(role)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
-from ingest.gpu_columns import Column, recognise_column, unit_factor
+from ingest.gpu_columns import Column, is_unit_of, recognise_column, unit_factor
 from ingest.sources import Source
 
 BLOCK_BYTES = 1 << 20
@@ -25,7 +25,13 @@ _LONGEST_NAME = 80
 _MOST_BLANKS = 6
 _DELIMITERS = (",", ";", "\t", "|")
 _NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z%°/]*)\s*$")
+_FIGURE = r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z%°]*)\s*"
+_SHARE_OF_WHOLE = re.compile(rf"{_FIGURE}/{_FIGURE}")
+_APART = re.compile(r"(?<=[A-Za-z%])[\s,|]+")
+_TWO = 2
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _FRACTION = re.compile(r".*\d:\d\d,\d{3,9}(?:Z|[+-]\d\d:?\d\d)?\s*$")
+_TWICE = re.compile(r"(?:\s*\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d[^,]*(?:,|$)){2}")
 _TROUBLE = re.compile(r"(?i)lost|unknown error|err!|insufficient permission|not found")
 # Numbers that DCGM and NVML print for "no value": ends of int32, int64 and the float grid below 2**47.
 _BLANK = (140737488355328.0, 2147483632.0, 9.2e18)
@@ -87,7 +93,7 @@ def to_number(text: str, role: str, factor: float = 1.0, decimal: str = ".") -> 
     """A cell in the unit of ``role``; its own unit beats the header's ``factor``. None if it says nothing."""
     if decimal == ",":
         text = text.replace(",", ".")
-    found = _NUMBER.match(text)
+    found = _NUMBER.match(_THOUSANDS.sub("", text)) or _one_of_two(text, role)
     if not found:
         return None
     value = float(found[1])
@@ -96,6 +102,17 @@ def to_number(text: str, role: str, factor: float = 1.0, decimal: str = ".") -> 
     if abs(value) >= _BLANK[2] or _BLANK[1] <= value <= _BLANK[1] + 15 or value == _BLANK[0]:
         return None
     return value * factor
+
+
+def _one_of_two(text: str, role: str) -> re.Match[str] | None:
+    """The figure that is meant where a cell holds two: ``30 / 80 GiB`` of use and whole, ``45C 120W``."""
+    pair = _SHARE_OF_WHOLE.fullmatch(text)
+    if pair:
+        figure, unit = pair[3] if role.endswith(("_total_mib", "_limit_w")) else pair[1], pair[2] or pair[4]
+        return _NUMBER.match(figure + unit) if not unit or is_unit_of(role, unit) else None
+    figures = [one for one in map(_NUMBER.match, _APART.split(text.strip())) if one]
+    mine = [one for one in figures if is_unit_of(role, one[2])]
+    return mine[0] if len(figures) == _TWO and len(mine) == 1 else None
 
 
 def table_in(source: Source) -> TraceLayout | None:
@@ -170,15 +187,20 @@ def _as_wide_as_rows(
         return columns[:-1] if all(_in_place(columns, row) for row in rows) else ()
     if widths == {len(columns) + 1} and not any(row[-1].strip() for row in rows):
         return (*columns, Column("", "other"))
-    return _with_fraction(columns, rows) if widths == {len(columns) + 1} else ()
+    return _with_more_time(columns, rows) if widths == {len(columns) + 1} else ()
 
 
-def _with_fraction(columns: tuple[Column, ...], rows: Sequence[list[str]]) -> tuple[Column, ...]:
-    """The columns where ``date -Ins`` wrote the time: a comma parts its seconds from their fraction."""
+def _with_more_time(columns: tuple[Column, ...], rows: Sequence[list[str]]) -> tuple[Column, ...]:
+    """The columns where a time takes two cells: as ``date -Ins`` writes it, a comma parts its seconds from
+    their fraction; or a loop writes its own time before that of the tool.
+    """
     at = next((at for at, one in enumerate(columns) if one.role == "time"), None)
-    if at is None or not all(_FRACTION.match(",".join(row[at : at + 2])) for row in rows):
+    if at is None:
         return ()
-    return (*columns[: at + 1], Column("", "fraction"), *columns[at + 1 :])
+    for role, form in (("fraction", _FRACTION), ("other", _TWICE)):
+        if all(form.match(",".join(row[at : at + 2])) for row in rows):
+            return (*columns[: at + 1], Column("", role), *columns[at + 1 :])
+    return ()
 
 
 def _in_place(columns: Sequence[Column], row: Sequence[str]) -> bool:
@@ -202,13 +224,14 @@ def split_cells(text: str, delimiter: str) -> list[str]:
 
 
 def _decimal(delimiter: str, rest: Sequence[str]) -> str:
+    """The decimal mark; commas before three digits each are taken for it only between semicolons."""
     if delimiter == ",":
         return "."
     sample = "\n".join(rest[:20])
     commas, points = (len(re.findall(rf"\d{mark}\d", sample)) for mark in (",", r"\."))
-    return (
-        "," if commas > 0 and commas >= points / 2 and re.search(r"\d,\d+\s*(?:W|[;\t|]|$)", sample) else "."
-    )
+    digits = r"\d+" if delimiter == ";" else r"(?!\d{3}(?!\d))\d+"
+    told = re.search(rf"\d,{digits}\s*(?:W|[;\t|]|$)", sample)
+    return "," if commas > 0 and commas >= points / 2 and told else "."
 
 
 def _encoding(data: bytes) -> str:

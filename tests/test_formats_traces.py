@@ -136,6 +136,9 @@ NEAR_MISSES = {
     "a benchmark's table with watts": "concurrency,output_throughput,power_w,gpu_util\n1,100,300,95\n",
     "a benchmark's table with statistics of power": "dataset,engine,avg_power_w,q1_power_w,max_draw_w\n"
     "a,b,142.9,83.8,264.4\n",
+    "what a CPU's monitor writes": "System Time,Elapsed Time (sec),CPU Utilization(%),"
+    "Processor Power_0(Watt),IA Power_0(Watt),Package Temperature_0(C),DRAM Power_0(Watt)\n"
+    "18:51:13,0.116,14,35.4,27.9,84,0\n",
     "a log that quotes a command": "INFO 05-01 10:00:00 [a.py:1] vLLM\n$ vllm serve x/y --port 8000\n",
     "a result with its command": json.dumps(
         {"command": "vllm serve x/y", "model": "x/y", "version": "0.21.0", "mean_ttft_ms": 20.0}

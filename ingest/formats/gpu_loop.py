@@ -33,6 +33,7 @@ _RESULT_KEY = re.compile(
 _LARGEST_OBJECT = 16 << 20
 _DEEPEST = 3
 _NEEDED = {"utilization_pct", "power_w"}
+_CARD_KEY = re.compile(r"(?:gpu|card|device)?[_ :-]?(\d{1,2})", re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s,]*")
 _TIMES = ("time", "epoch", "elapsed")
 _PLACES = {*_TIMES, "date", "index", "uuid", "bus", "name"}
@@ -70,7 +71,8 @@ def sniff_jsonl(source: Source) -> float:
         return 0.7 if _rows_within(source) else 0.0
     columns = _columns(first)
     timed = any(recognise_column(str(key)).role in _TIMES for key in first)
-    return 0.85 if _is_trace(columns) and (timed or head[:1] == "{") else 0.0
+    listed = any(one.role in ("index", "uuid") for one in columns)
+    return 0.85 if _is_trace(columns) and (timed or listed or head[:1] == "{") else 0.0
 
 
 def read_jsonl(source: Source) -> Reading:
@@ -95,7 +97,7 @@ def read_jsonl(source: Source) -> Reading:
         str(source.path),
         "gpu_loop_jsonl",
         found,
-        hardware_of(found),
+        hardware_of(found, **reader.facts),
         tool="own loop",
         lines=line_count(total, total - reader.rows),
         problems=reader.problems[:20],
@@ -111,6 +113,7 @@ class _Lines:
         self.rows = 0
         self.first = self.last = ""
         self.keys: list[str] = []
+        self.facts: dict[str, str | None] = {}
         self.vague: set[str] = set()
         self.problems: list[Problem] = []
 
@@ -121,16 +124,19 @@ class _Lines:
             return
         self.rows += 1
         self.keys = self.keys or [str(key) for key in row]
-        self._time(row)
+        self._around(row)
         for at, card in enumerate(_cards(row)):
             self._add(at, card)
 
-    def _time(self, row: Mapping[str, Any]) -> None:
+    def _around(self, row: Mapping[str, Any]) -> None:
+        """When a row was taken, and what it says of the machine."""
+        told: dict[str, str] = {}
         for key, value in row.items():
-            if recognise_column(str(key)).role in _TIMES and isinstance(value, str | int | float):
-                self.last = str(value)
-                self.first = self.first or self.last
-                return
+            if isinstance(value, str | int | float):
+                told.setdefault(recognise_column(str(key)).role, str(value))
+        self.last = next((told[role] for role in _TIMES if role in told), self.last)
+        self.first = self.first or self.last
+        self.facts |= {role: told[role] for role in ("driver", "cuda") if role in told}
 
     def _add(self, at: int, card: Mapping[str, Any]) -> None:
         samples: dict[int | None, dict[str, float | None]] = {}
@@ -217,33 +223,58 @@ def _first_of_list(head: str) -> dict[str, Any] | None:
 
 
 def _cards(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The mappings of a row that each describe one card: a nested list, or the row itself."""
+    """The mappings of a row that each describe one card: a nested list or mapping, or the row itself."""
     for key in _NESTED:
         inner = row.get(key)
         if isinstance(inner, list) and inner and all(isinstance(one, dict) for one in inner):
-            return list(inner)
+            return [dict(_flat(one)) for one in inner]
         if isinstance(inner, dict) and inner:
-            cards: list[Mapping[str, Any]] = [one for one in inner.values() if isinstance(one, dict)]
-            return cards or [inner]
-    return [row]
+            return _keyed(inner) or [dict(_flat(inner))]
+    return _keyed(row) or [dict(_flat(row))]
+
+
+def _keyed(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The cards of a mapping whose keys number them (``gpu_0``, ``0``)."""
+    told = ((_CARD_KEY.fullmatch(str(key)), value) for key, value in row.items())
+    return [
+        {"index": int(key[1])} | dict(_flat(value)) for key, value in told if key and isinstance(value, dict)
+    ]
+
+
+def _flat(card: Mapping[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Keys and values, groups within joined by a point; a value beside its unit gives that to its key."""
+    for key, value in card.items():
+        name = f"{path}.{key}" if path else str(key)
+        if not isinstance(value, dict):
+            yield name, value
+        elif "value" in value:
+            yield f"{name} [{value['unit']}]" if value.get("unit") else name, value["value"]
+        elif depth < _DEEPEST:
+            yield from _flat(value, name, depth + 1)
 
 
 def _is_trace(columns: tuple[Column, ...], of_gpus: bool = False) -> bool:
     """Whether columns are those of a trace; ``of_gpus`` is whether the file's name says GPU."""
     metrics = {one.role for one in columns if one.is_metric}
     roles = {one.role for one in columns}
-    if _is_of_cards(columns, of_gpus):
+    results = any(_RESULT.search(one.name) for one in columns if not one.is_metric)
+    if _is_of_cards(columns, of_gpus) and not results:
         return True
     if len(metrics) < 2 or not metrics & _NEEDED or ("other" in roles and not roles & _PLACES):
         return False
-    return not any(_RESULT.search(one.name) for one in columns if not one.is_metric)
+    return not results
 
 
 def _is_of_cards(columns: tuple[Column, ...], of_gpus: bool) -> bool:
-    """A time, a card, and nothing else but a card's state: then one quantity is enough."""
+    """A time, a card, and nothing else but a card's state: then one quantity is enough.
+
+    Where both the file's name and its quantities say GPU, columns of other things may stand between them.
+    """
     roles = {one.role for one in columns}
     metrics = [one for one in columns if one.is_metric]
     rest = roles - {one.role for one in metrics} - {*_TIMES, "index", "uuid", "name", "bus"}
+    if of_gpus and all(_names_gpu(one.name) for one in metrics):
+        rest -= {"other"}
     named = bool(roles & {"index", "uuid", "bus"}) or all(of_gpus or _is_named(one) for one in metrics)
     return bool(metrics) and not rest and named and bool(roles & {*_TIMES})
 
