@@ -82,8 +82,8 @@ _RUST = re.compile(
     r"(?:(?P<process>[a-z][\w-]{0,40}): )?(?=[\w:]{1,80}: )"
 )
 _PYTHON = re.compile(
-    rf"(?P<time>\d{{4}}-\d\d-\d\d[ T]{_CLOCK})(?: - [\w.]{{1,60}}| \[[\w.]{{1,60}}\])?(?: -)? "
-    r"\[?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)\]?"
+    rf"(?P<time>\d{{4}}-\d\d-\d\d[ T]{_CLOCK})(?: - [\w.]{{1,60}}| \[[\w.]{{1,60}}\])?(?: -)? {{1,2}}"
+    r"\[?(?P<level>DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL)\]?"
     r"(?: - [\w.]{1,80}:\d{1,6})?(?: -| :|:)? "
 )
 _LLAMA = re.compile(r"(?:(?P<time>\d{1,6}\.\d\d\.\d\d\d\.\d\d\d) )?(?P<level>[IWED]) (?=\S)")

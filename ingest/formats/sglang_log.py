@@ -196,6 +196,15 @@ RULES = (
         r"max_total_num_tokens=(?P<kv_tokens>\d+).*?max_running_requests=(?P<max_running_requests>\d+).*?context_len=(?P<context_length>\d+)",
         end=True,
     ),
+    # the router (gateway) in front of several servers
+    rule(
+        "Starting router on ",
+        "start",
+        r"Starting router on \S+:(?P<port>\d+) \| mode: (?P<router_mode>\w+)"
+        r".*\| policy: (?P<router_policy>\w+)",
+    ),
+    rule("sgl_model_gateway::server: ", "ready", r"Starting server on \S+:\d+"),
+    rule("finished processing request", "served", r"status_code=200"),
     rule("The server is fired up and ready to roll", "ready"),
     rule("SIGTERM received. signum", "stopped"),
     rule("Gracefully exiting...", "stopped"),
@@ -231,6 +240,8 @@ def sniff(source: Source) -> float:
             "sglang serve: error:",
             "launch_server.py: error:",
             "usage: sglang",
+            "sgl_model_gateway::",
+            "sglang_router_rs::",
             "Init torch distributed begin.",
         ),
         likely=("sglang", "Scheduler hit an exception"),
