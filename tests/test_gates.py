@@ -108,6 +108,7 @@ MODELS = {
     "linear-attention": "Qwen3.5-35B-A3B",
 }
 MODELS |= {"moe": "Qwen3-30B-A3B", "sliding": "gemma-3-27b-it"}
+# Conditions for which a question would need a model or a variable of its own.
 NOT_ASKED = {"head_dim", "env_is", "not_quantization"}
 KV_WORDS = {"fp8": "fp8_e4m3", "bf16": "bfloat16", "fp16": "float16"}
 
@@ -136,8 +137,9 @@ def question_of(row: dict) -> Asked:
     )
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
+ASKED = [row for row in ROWS if not NOT_ASKED & set(row["when"])]
+
+
+@pytest.mark.parametrize("row", ASKED, ids=lambda row: row["id"])
 def test_every_refusal_answers_a_question_that_says_its_conditions(row: dict):
-    if NOT_ASKED & set(row["when"]):
-        pytest.skip("needs a model or a variable that this question does not make")
     assert row["id"] in {one.record for one in refused(ask(question_of(row)))}
