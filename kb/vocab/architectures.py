@@ -9,6 +9,7 @@ nobody looked for. Must not judge.
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 from kb import versions
 
 _FOLDER = Path(__file__).with_name("architectures")
+_BETWEEN = re.compile(r"dev|rc|nightly")
 
 
 class Step(NamedTuple):
@@ -29,8 +31,17 @@ class Step(NamedTuple):
 
     def lacked_by(self, version: str | None) -> versions.State:
         """``affected``: the release lacks it; ``unknown``: it lies between the two, or none is named."""
-        end = {"fixed_between": [self.without, self.since]} if self.since else {"last_seen": self.without}
-        return versions.state(version, {"introduced": "0", **end}, self.engine)
+        ordered = self.since and versions.compare(self.without, self.since, self.engine) is not None
+        end = {"fixed_between": [self.without, self.since]} if ordered else {"last_seen": self.without}
+        return versions.state(_reach(version, self.engine), {"introduced": "0", **end}, self.engine)
+
+
+def _reach(version: str | None, engine: str) -> str | versions.Span | None:
+    """A version; for a build between releases a span, as branches run ahead of the number they carry."""
+    if version is None or not _BETWEEN.search(version):
+        return version
+    later = [one for one in table(engine)["read"] if versions.compare(one, version, engine) == 1]
+    return version, later[1] if len(later) > 1 else None
 
 
 @cache
