@@ -183,7 +183,7 @@ class _Scanner:
         if kind.read is None:
             return
         text = raw.decode("utf-8", "replace")
-        values = kind.read(text)
+        values = kind.read(prefixes.unwrap(text, self._wrappers).text if self._wrappers else text)
         if values is not None:
             self._sample(Event("sample", number, values.pop("process", ""), values))
 

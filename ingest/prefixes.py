@@ -131,10 +131,8 @@ WRAPPERS: tuple[Wrapper, ...] = (
     Wrapper("compose named", _by_pattern(r"[a-z][\w.-]{0,60}\s+\|\s"), 0.9),
     Wrapper(
         "stern",
-        _by_pattern(
-            r"[a-z0-9][a-z0-9.-]*-[a-z0-9]{5,10}(?:-[a-z0-9]{5})?\s[a-z0-9][a-z0-9-]*\s(?=[\[({A-Z])"
-        ),
-        0.9,
+        _by_pattern(r"[a-z0-9][a-z0-9.-]{0,250}-[a-z0-9]{1,10}\s[a-z0-9][a-z0-9-]{0,62}(?:\s|$)"),
+        0.97,
     ),
     Wrapper("ray", _by_pattern(r"\([\w .:-]{1,80}? pid=\d+, ip=[\d.a-f:]+\)\s"), 0.2),
     Wrapper("mpirun", _by_pattern(r"\[\d+,\d+\]<std(?:out|err)>:\s?")),

@@ -235,7 +235,7 @@ class Tracebacks:
             line.level is None
             and (
                 is_exception
-                or ((text[:1] not in " \t|" or text.startswith("  what():")) and ERRORISH.search(text))
+                or ((text[:1] not in " \t|" or text.lstrip().startswith("what():")) and ERRORISH.search(text))
             )
         )
         found = self._table.match(text, is_error=is_error)

@@ -75,14 +75,22 @@ def wrapped(case: Path, template: str) -> Source:
     return Source(Path("wrapped.log"), "\n".join(template.format(line) for line in lines).encode())
 
 
-WRAPPERS = ["2026-03-01T12:34:56.789012345Z {}", "server-1  | {}", "[pod/llm-0/server] {}", "host 0: {}"[5:]]
+WRAPPERS = [
+    "2026-03-01T12:34:56.789012345Z {}",
+    "server-1  | {}",
+    "[pod/llm-0/server] {}",
+    "llm-0 server {}",
+    "[1,0]<stdout>:{}",
+    "0: {}",
+]
 
 
 @pytest.mark.parametrize("template", WRAPPERS)
 @pytest.mark.parametrize(
-    "case", [one for one in CASES if one.parent.name in OURS[:2]], ids=lambda path: path.stem
+    "case", [one for one in CASES if one.parent.name in OURS[:7]], ids=lambda path: path.stem
 )
 def test_a_container_around_a_log_changes_nothing_of_its_verdict(case: Path, template: str) -> None:
     plain, inside = read_source(sample(case)), read_source(wrapped(case, template))
     assert [one.outcome for one in inside.experiments] == [one.outcome for one in plain.experiments]
     assert [one.backend for one in inside.experiments] == [one.backend for one in plain.experiments]
+    assert [one.measurements for one in inside.experiments] == [one.measurements for one in plain.experiments]
