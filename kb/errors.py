@@ -9,6 +9,7 @@ EXIT_GOOD = 0
 EXIT_NO = 1
 EXIT_USAGE = 2
 EXIT_STORE = 3
+EXIT_PIPE = 141  # what a shell says of a program whose reader went away (128 + SIGPIPE)
 
 
 class KbctlError(Exception):

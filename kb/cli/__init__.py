@@ -16,10 +16,11 @@ from collections.abc import Sequence
 import typer
 from typer.models import CommandInfo
 
-from kb.errors import EXIT_USAGE, KbctlError
+from kb.errors import EXIT_PIPE, EXIT_USAGE, KbctlError
 
 ABOUT = "What do I run next on these GPUs, why, and what must I not run? Answers from recorded runs."
 ANSWERS = {"recommend", "runbook", "check", "explain"}
+REFUSED = "look at its space and its rights; KBCTL_DEBUG=1 shows where it happened"
 REPORT = "run it again with KBCTL_DEBUG=1 for the traceback, and report it with the command that you typed"
 
 COMMANDS: dict[str, str] = {
@@ -104,28 +105,36 @@ def main(argv: Sequence[str] | None = None) -> None:
         app = build(modules)
         if asked in ANSWERS:  # the other commands of its module would be prepared for nothing
             app.registered_commands = [one for one in app.registered_commands if _name_of(one) == asked]
-        app(arguments)
+        app(arguments, prog_name="kbctl")
     except SystemExit as ended:
+        # typer ends with 1 where the reader of a pipe went away: that would say "the answer is no".
+        code = EXIT_PIPE if isinstance(ended.__context__, BrokenPipeError) else ended.code
         if asked in ANSWERS and argv is None:
-            leave(ended.code)
-        raise
+            leave(code)
+        sys.exit(code)
     except KbctlError as error:
         tell(error)
         sys.exit(error.code)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(EXIT_USAGE)
     except Exception as error:
         if os.environ.get("KBCTL_DEBUG"):
             raise
-        tell(KbctlError(f"internal error: {type(error).__name__}: {error}", tip=REPORT))
+        tell(_unexpected(error))
         sys.exit(EXIT_USAGE)
+
+
+def _unexpected(error: Exception) -> KbctlError:
+    """What the system refused (a full disk, a missing right) is told as that; the rest is for us to mend."""
+    if isinstance(error, OSError) and error.strerror:
+        place = str(error.filename) if error.filename else None
+        return KbctlError(f"the system refused: {error.strerror}", where=place, tip=REFUSED)
+    return KbctlError(f"internal error: {type(error).__name__}: {error}", tip=REPORT)
 
 
 def leave(code: object) -> None:
     """End the process at once: to take all its values apart would be a twentieth of an answer."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # a caller may have closed it
+            stream.flush()
     os._exit(code if isinstance(code, int) else int(bool(code)))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 Gpu = Annotated[str | None, typer.Option("--gpu", help="GPU: arch (sm120), product, nickname, or auto.")]
-Gpus = Annotated[int | None, typer.Option("--gpus", help="Number of GPUs.")]
+Gpus = Annotated[int | None, typer.Option("--gpus", min=1, help="Number of GPUs.")]
 ModelName = Annotated[str | None, typer.Option("--model", help="Model: hub id, path, or nickname.")]
 Quantization = Annotated[
     str | None, typer.Option("--quantization", help="Weight quantization, e.g. nvfp4, fp8.")

@@ -14,6 +14,7 @@ from kb.cli.asking import Role, asks, setup
 from kb.cli.options import AsJson, RecordDirs, StorePath, print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from ingest.starts import Told
@@ -49,6 +50,8 @@ def check(
     """Would this launch command work? Exit status 1 when it is known not to.
 
     Several files may be given: every server start in them is judged.
+
+    Example: kbctl check --gpu sm120 -- vllm serve openai/gpt-oss-120b --tensor-parallel-size 2
     """
     from kb.knowledge import load
     from kb.vocab.gpus import arch_of
@@ -132,14 +135,17 @@ _FILES = (".sh", ".bash", ".yaml", ".yml", ".service", ".json", ".txt", ".conf")
 def files_named(words: list[str]) -> list[Path]:
     """The words as paths where all of them are files; empty where they are a command.
 
-    Raises KbctlError for a file that is not there.
+    Raises KbctlError for a file that is not there, and for a folder alone.
     """
     from pathlib import Path
 
     from kb.errors import KbctlError
 
     paths = [Path(word) for word in words]
-    there = [_is_file(path) for path in paths]
+    if len(words) == 1 and _is(paths[0].is_dir):
+        tip = f"name the files in it that start servers: kbctl check {words[0].rstrip('/')}/*.sh"
+        raise KbctlError("this is a folder", where=words[0], tip=tip)
+    there = [_is(path.is_file) for path in paths]
     named = [
         found or (path.suffix in _FILES and " " not in str(path))
         for path, found in zip(paths, there, strict=True)
@@ -154,9 +160,9 @@ def files_named(words: list[str]) -> list[Path]:
     return paths
 
 
-def _is_file(path: Path) -> bool:
+def _is(kind: Callable[[], bool]) -> bool:
     try:
-        return path.is_file()
+        return kind()
     except (OSError, ValueError):  # a name that is too long, or none that a file can have
         return False
 

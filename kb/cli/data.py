@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kb.cli.options import AsJson, Quiet, StorePath, print_json
+from kb.cli.options import AsJson, Quiet, StorePath, print_json, write_page
 from kb.errors import KbctlError
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ def export(
     ] = False,
     store: StorePath = None,
 ) -> None:
-    """Write runs to a file that others can import, or the tables for other programs."""
+    """Write runs to a file that others can import, or the tables for other programs.
+
+    Example: kbctl export --anonymous -o runs.json
+    """
     from kb.store import open_store
     from kb.store.export import export_tables
     from kb.store.runs import find_run, kept_runs
@@ -68,19 +71,24 @@ def import_(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Take in runs that someone exported; those that are here already stay as they are."""
+    """Take in runs that someone exported; those that are here already stay as they are.
+
+    Example: kbctl import runs.json
+    """
     from ingest.formats.kbctl_export import is_export
     from kb.cli.ingest import ingest
 
     for one in files:
-        if not one.is_file() or not is_export(one):
+        if not one.is_file():
+            raise KbctlError("no such file", where=str(one), tip="name a file that kbctl export wrote")
+        if not is_export(one):
             tip = "kbctl ingest reads logs, traces and benchmarks"
             raise KbctlError("not a file that kbctl export wrote", where=str(one), tip=tip)
     ingest(files, store=store, as_json=as_json, quiet=quiet)
 
 
 def sql(
-    query: Annotated[str, typer.Argument(help="A SELECT; $name stands for a parameter.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="A SELECT; $name stands for a parameter.")],
     parameter: Annotated[
         list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUE", help="Value of $NAME.")
     ] = None,
@@ -88,7 +96,10 @@ def sql(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     store: StorePath = None,
 ) -> None:
-    """Ask the store in SQL (read-only): tables run, measurement, trace, evidence_line, source, claim."""
+    """Ask the store in SQL (read-only): tables run, measurement, trace, evidence_line, source, claim.
+
+    Example: kbctl sql 'SELECT engine, effect, count(*) FROM run GROUP BY ALL'
+    """
     from kb.cli.table import table
     from kb.store import open_store
 
@@ -136,10 +147,5 @@ def _write_json(kept: list[Kept], output: Path | None, anonymous: bool) -> None:
     if output is None:
         print_json(whole)
         return
-    try:
-        output.write_text(json.dumps(whole, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise KbctlError(
-            f"cannot write: {error.strerror}", where=str(output), tip="name another file with -o"
-        ) from None
+    write_page(output, json.dumps(whole, ensure_ascii=False, indent=1) + "\n")
     typer.echo(f"Wrote {len(runs)} runs to {output}. Read it before you share it.", err=True)

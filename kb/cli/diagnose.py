@@ -49,7 +49,10 @@ def diagnose(
     as_json: AsJson = False,
     records: RecordDirs = None,
 ) -> None:
-    """Why a server died, hung or runs slow: the cause first, then where, echoes, and what to do."""
+    """Why a server died, hung or runs slow: the cause first, then where, echoes, and what to do.
+
+    Example: kbctl diagnose server.log nvidia-smi.csv
+    """
     from ingest.diagnosis import on_gpu
     from kb.cli.incidents import to_json, to_text
 

@@ -34,7 +34,10 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(store: StorePath = None, records: RecordDirs = None, as_json: AsJson = False) -> None:
-    """Check the installation: versions, formats, records, store, snapshot, GPU tool."""
+    """Check the installation: versions, formats, records, store, snapshot, GPU tool.
+
+    Example: kbctl doctor --json
+    """
     checks = [
         _checked("versions", _versions),
         _checked("formats", _formats),

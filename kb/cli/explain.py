@@ -41,7 +41,10 @@ def explain(
     store: StorePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show everything behind a record, a run, a gate or a signature; or why not a kernel (--why-not)."""
+    """Show everything behind a record, a run, a gate or a signature; or why not a kernel (--why-not).
+
+    Example: kbctl explain --gpu sm120 --engine sglang --why-not moe=trtllm-gen
+    """
     from kb.errors import KbctlError
 
     if why_not:
@@ -173,6 +176,20 @@ def _nothing(name: str, records: Sequence[Path]) -> Told:
     raise KbctlError("no record, run, gate or signature of that name", where=name, tip=tip)
 
 
+def _known(role: str, kernel: str) -> None:
+    """Raises KbctlError for a role or a kernel of no list: nothing could ever be recorded about it."""
+    from kb.errors import KbctlError
+    from kb.vocab.engines import is_known, kernels
+
+    roles = kernels()["roles"]
+    offered = roles.get(role.rpartition(":")[2])
+    if offered is None:
+        raise KbctlError(f"no role is called {role!r}", where="--why-not", tip=f"one of {', '.join(roles)}")
+    if not is_known(role, kernel):
+        tip = f"{role} is done by {', '.join(offered)}"
+        raise KbctlError(f"no kernel of {role} is called {kernel!r}", where="--why-not", tip=tip)
+
+
 def _why_not(asked: Asked, text: str, store: Path | None, records: list[Path], *, as_json: bool) -> None:
     from kb.evidence import gather
     from kb.vocab.engines import role_names
@@ -184,6 +201,7 @@ def _why_not(asked: Asked, text: str, store: Path | None, records: list[Path], *
     ((role, label),) = pairs([text], "--why-not").items()
     one = role_names(role)[0]
     kernel = kernel_named(query, one, label)
+    _known(one, kernel)
     verdict = explaining.why_not(query, one, kernel, gather(query, store, records))
     if as_json:
         found = [finding_json(one) for one in verdict.findings]

@@ -5,6 +5,10 @@ Owns the meaning of --gpu, --engine, --model and so on. Values never become SQL 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from kb.errors import KbctlError
+from kb.model import BLAMES, EFFECTS
 from kb.said import said_fields
 
 
@@ -16,7 +20,10 @@ def run_condition(
     effect: str | None = None,
     blame: str | None = None,
 ) -> tuple[str, list[str]]:
-    """(SQL condition, its values) for the table ``run``."""
+    """(SQL condition, its values) for the table ``run``.
+
+    Raises KbctlError for an ending or a blame that no run can have.
+    """
     parts: list[str] = []
     values: list[str] = []
     said = said_fields(gpu=gpu, engine=engine)
@@ -25,8 +32,9 @@ def run_condition(
         if said.get(name):
             parts.append(f"{name} = ?")
             values.append(str(said[name]))
-    for name, value in (("effect", effect), ("blame", blame)):
+    for name, value, words in (("effect", effect, EFFECTS), ("blame", blame, BLAMES)):
         if value:
+            _closed(name, value, words)
             parts.append(f"{name} = ?")
             values.append(value)
     if model:
@@ -35,3 +43,10 @@ def run_condition(
         )
         values += [model.lower(), model.lower()]
     return " AND ".join(parts) or "true", values
+
+
+def _closed(name: str, value: str, words: Sequence[str]) -> None:
+    if value not in words:
+        raise KbctlError(
+            f"no run has the {name} {value!r}", where=f"--{name}", tip=f"one of {', '.join(words)}"
+        )

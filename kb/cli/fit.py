@@ -37,7 +37,10 @@ def fit(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train on published and own measurements, and on reported and own tries; recommend then uses it."""
+    """Train on published and own measurements, and on reported and own tries; recommend then uses it.
+
+    Example: kbctl fit --compare
+    """
     from kb.evidence import default_store
     from kb.measurements import own_model_path, serving
     from recommend import fit as learning

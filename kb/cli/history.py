@@ -35,7 +35,10 @@ def invalidate(
     undo: Annotated[bool, typer.Option("--undo", help="Let the run count again.")] = False,
     store: StorePath = None,
 ) -> None:
-    """Keep a run but do not let it count as evidence."""
+    """Keep a run but do not let it count as evidence.
+
+    Example: kbctl invalidate 7fb28c9d --reason "a neighbour used the GPU"
+    """
     if not undo and not reason:
         raise KbctlError("say why the run does not count", tip=f"kbctl invalidate {run} --reason TEXT")
     with _changing(store) as opened:
@@ -45,7 +48,10 @@ def invalidate(
 
 
 def forget(run: RunId, reason: Reason = None, store: StorePath = None) -> None:
-    """Delete a run and what only it rests on; the same files do not bring it back."""
+    """Delete a run and what only it rests on; the same files do not bring it back.
+
+    Example: kbctl forget 7fb28c9d
+    """
     from kb.store.forget import forget_run
 
     with _changing(store) as opened:
@@ -57,7 +63,10 @@ def forget(run: RunId, reason: Reason = None, store: StorePath = None) -> None:
 def note(
     run: RunId, text: Annotated[str, typer.Argument(help="What to remember.")], store: StorePath = None
 ) -> None:
-    """Attach a remark to a run."""
+    """Attach a remark to a run.
+
+    Example: kbctl note 7fb28c9d "after the driver update"
+    """
     from ingest.redact import redact
 
     with _changing(store) as opened:
@@ -67,7 +76,10 @@ def note(
 
 
 def link(source: SourceName, run: RunId, store: StorePath = None) -> None:
-    """Say that a file belongs to a run; it is assembled so from now on."""
+    """Say that a file belongs to a run; it is assembled so from now on.
+
+    Example: kbctl link results/bench.json 7fb28c9d
+    """
     with _changing(store) as opened:
         found = _find(opened, run)
         _claim_source(opened, "link", source, found)
@@ -75,7 +87,10 @@ def link(source: SourceName, run: RunId, store: StorePath = None) -> None:
 
 
 def unlink(source: SourceName, run: RunId, store: StorePath = None) -> None:
-    """Say that a file does not belong to a run."""
+    """Say that a file does not belong to a run.
+
+    Example: kbctl unlink results/bench.json 7fb28c9d
+    """
     with _changing(store) as opened:
         found = _find(opened, run)
         _claim_source(opened, "unlink", source, found)
@@ -86,13 +101,10 @@ def unlink(source: SourceName, run: RunId, store: StorePath = None) -> None:
 def _changing(store: Path | None) -> Iterator[Store]:
     """The store open for a claim; afterwards what waits is assembled and the snapshot renewed."""
     from ingest.assembly import assemble_pending
-    from kb.store import default_path, open_store
+    from kb.store import existing, open_store
     from kb.store.publish import publish
 
-    if not (store or default_path()).exists():
-        raise KbctlError(
-            "there is no store yet", where=str(store or default_path()), tip="kbctl ingest FOLDER makes it"
-        )
+    existing(store)
     with open_store(store, write=True, notice=lambda text: typer.echo(f"kbctl: {text}", err=True)) as opened:
         yield opened
         assemble_pending(opened)

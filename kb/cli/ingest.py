@@ -39,7 +39,10 @@ def register(app: typer.Typer) -> None:
 
 
 def parse(files: Paths, as_json: AsJson = False, columns: Columns = None) -> None:
-    """Tell what each file says, without storing it."""
+    """Tell what each file says, without storing it.
+
+    Example: kbctl parse server.log bench.json
+    """
     from ingest.pipeline import read_paths
     from kb.wire import compact, reading_to_wire
 
@@ -67,7 +70,10 @@ def ingest(
     quantization: Annotated[str | None, typer.Option(help="Weight quantization, likewise.")] = None,
     columns: Columns = None,
 ) -> None:
-    """Read files, folders and archives into the store, and say what became of them."""
+    """Read files, folders and archives into the store, and say what became of them.
+
+    Example: kbctl ingest results/ --gpu h100
+    """
     from ingest.intake import ingest as take_in
     from kb.said import said_fields
 
@@ -95,9 +101,14 @@ def rebuild(
         bool, typer.Option("--all", help="Read every file again, changed parser or not.")
     ] = False,
 ) -> None:
-    """Read again what today's parsers read differently, and assemble all runs anew; claims stay."""
-    from ingest.intake import rebuild as take_again
+    """Read again what today's parsers read differently, and assemble all runs anew; claims stay.
 
+    Example: kbctl rebuild --all
+    """
+    from ingest.intake import rebuild as take_again
+    from kb.store import existing
+
+    existing(store)
     progress = Progress(quiet)
     report = take_again(
         store,

@@ -1,4 +1,7 @@
-"""Options that several commands share, spelled once. Must not hold logic."""
+"""Options that several commands share, spelled once, and the ways in which an answer leaves.
+
+Must not decide what an answer says.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from kb.errors import KbctlError
 
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object (stable schema) instead of text.")
@@ -37,3 +42,12 @@ def print_json(value: Any, *, compact: bool = False) -> None:
 
         text = json.dumps(json.loads(finite(value)), indent=indent)
     typer.echo(text)
+
+
+def write_page(path: Path, text: str) -> None:
+    """A page or a script as a file. Raises KbctlError where it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        tip = "name a file in a folder that is there and can be written"
+        raise KbctlError(f"cannot write: {error.strerror}", where=str(path), tip=tip) from None

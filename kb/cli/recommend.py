@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kb.cli.asking import asks, setup
-from kb.cli.options import AsJson, RecordDirs, StorePath, print_json
+from kb.cli.options import AsJson, RecordDirs, StorePath, print_json, write_page
 from kb.errors import EXIT_NO, KbctlError
 
 if TYPE_CHECKING:
@@ -79,7 +79,10 @@ def recommend(
     store: StorePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """What to run next on these GPUs, why, what to expect, and what not to run."""
+    """What to run next on these GPUs, why, what to expect, and what not to run.
+
+    Example: kbctl recommend --gpu h100 --gpus 8 --model deepseek-ai/DeepSeek-R1
+    """
     from recommend.advice import to_wire
     from recommend.render.advice import as_text
 
@@ -104,7 +107,7 @@ def planned(answer: Recommendation, hours: float | None, script: Path | None) ->
 
     made = planning.plan(answer.picks, hours or 2.0)
     if script is not None:
-        _write(script, as_script(made, answer.picks, Load(**answer.query["workload"])))
+        write_page(script, as_script(made, answer.picks, Load(**answer.query["workload"])))
     lines = [
         "",
         f"PLAN FOR {made.hours:g} HOURS",
@@ -120,7 +123,10 @@ def runbook(
     records: RecordDirs = None,
     store: StorePath = None,
 ) -> None:
-    """Write the Markdown page to follow for these GPUs and this model."""
+    """Write the Markdown page to follow for these GPUs and this model.
+
+    Example: kbctl runbook --gpu h200 --gpus 8 --model deepseek-ai/DeepSeek-R1 -o runbook.md
+    """
     from datetime import UTC, datetime
 
     from recommend.render.runbook import page
@@ -130,7 +136,7 @@ def runbook(
     if output is None:
         typer.echo(text, nl=False)
     else:
-        _write(output, text)
+        write_page(output, text)
     if not answer.picks:
         raise typer.Exit(EXIT_NO)
 
@@ -181,12 +187,3 @@ def _version() -> str:
     from importlib.metadata import version
 
     return version("kbctl")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise KbctlError(
-            f"cannot write: {error.strerror}", where=str(path), tip="choose another -o"
-        ) from error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kb.cli.options import AsJson, RecordDirs, StorePath, print_json
+from kb.cli.options import AsJson, RecordDirs, StorePath, print_json, write_page
 
 if TYPE_CHECKING:
     from kb.lint import Fault
@@ -46,10 +46,19 @@ def list_records(
     records: RecordDirs = None,
     as_json: AsJson = False,
 ) -> None:
-    """List records: what they say, of which architectures, with which effect."""
+    """List records: what they say, of which architectures, with which effect.
+
+    Example: kbctl records list --arch sm120
+    """
     from kb import knowledge
+    from kb.errors import KbctlError
+    from kb.vocab.gpus import arch_of, nearest
     from recommend.render import listing
 
+    if arch and arch_of(arch) is None:
+        near = nearest(arch)
+        tip = f"did you mean {near}?" if near else "an architecture such as sm120, or a product such as h200"
+        raise KbctlError(f"no catalogued GPU is called {arch!r}", where="--arch", tip=tip)
     rows = listing.rows(knowledge.load(records or ()).records, arch)
     if as_json:
         print_json({"schema": "kbctl.records/1", "records": rows})
@@ -59,7 +68,10 @@ def list_records(
 
 
 def lint(paths: Folders = None) -> None:
-    """Check records: schema, words, matches, ranges, evidence, log samples."""
+    """Check records: schema, words, matches, ranges, evidence, log samples.
+
+    Example: kbctl records lint my-records/
+    """
     from kb import lint as rules
 
     records = list(_read(paths))
@@ -74,7 +86,10 @@ def lint(paths: Folders = None) -> None:
 
 
 def run_examples(paths: Folders = None) -> None:
-    """Run every record's examples; exit status 1 when one answers otherwise than expected."""
+    """Run every record's examples; exit status 1 when one answers otherwise than expected.
+
+    Example: kbctl records test my-records/
+    """
     failed = total = 0
     for record, number, expected, got in _trials(paths):
         total += 1
@@ -88,7 +103,10 @@ def run_examples(paths: Folders = None) -> None:
 
 
 def stats(paths: Folders = None, as_json: AsJson = False) -> None:
-    """Count records: good and bad, by architecture, and how many are dated at both ends."""
+    """Count records: good and bad, by architecture, and how many are dated at both ends.
+
+    Example: kbctl records stats
+    """
     from kb import catalogue, records
 
     counted = catalogue.counted(one for one in _read(paths) if isinstance(one, records.Record))
@@ -104,7 +122,10 @@ def table(
     records: RecordDirs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show which kernel works on which architecture, as a Markdown page (docs/records.md)."""
+    """Show which kernel works on which architecture, as a Markdown page (docs/records.md).
+
+    Example: kbctl records table -o kernels.md
+    """
     from dataclasses import asdict
 
     from kb import knowledge
@@ -119,7 +140,7 @@ def table(
     if output is None:
         typer.echo(text)
     else:
-        output.write_text(text + "\n", encoding="utf-8")
+        write_page(output, text + "\n")
 
 
 def new(
@@ -131,14 +152,17 @@ def new(
     ] = None,
     store: StorePath = None,
 ) -> None:
-    """Write a first draft of a record from a failed run or from a log."""
+    """Write a first draft of a record from a failed run or from a log.
+
+    Example: kbctl records new server.log -o my-records/our-finding.md
+    """
     from kb.cli import drafting
 
     text = drafting.draft(source, store, datetime.datetime.now(tz=datetime.UTC).date())
     if output is None:
         typer.echo(text)
         return
-    output.write_text(text, encoding="utf-8")
+    write_page(output, text)
     typer.echo(f"{output}: complete what is marked TODO, then: kbctl records lint {output}", err=True)
 
 

@@ -15,7 +15,9 @@ import typer
 from kb.cli.options import AsJson, print_json
 from kb.errors import KbctlError
 
-Source = Annotated[Path, typer.Argument(help="A table (.parquet, .csv, .tsv, .jsonl) or a store (.duckdb).")]
+Source = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A table (.parquet, .csv, .tsv, .jsonl) or a store (.duckdb).")
+]
 ContextNames = Annotated[
     str | None, typer.Option("--context", help="Columns that are given and cannot be chosen, by commas.")
 ]
@@ -61,12 +63,19 @@ def replay(
     sample: Sample = 3000,
     as_json: AsJson = False,
 ) -> None:
-    """Hide part of what is known, let the recommender choose, reveal, count: against plain baselines."""
+    """Hide part of what is known, let the recommender choose, reveal, count: against plain baselines.
+
+    Example: kbctl replay runs.csv --context gpu,model --choice engine,tp
+    """
     from recommend.table import contexts
     from recommend.trialrun import experiment
 
     if half not in (None, "choose", "report"):
         raise KbctlError(f"unknown half {half!r}", where="--half", tip="choose or report")
+    if not source.exists():
+        raise KbctlError(
+            "no such file", where=str(source), tip="a table (.parquet, .csv …) or a store (.duckdb)"
+        )
     store = source.suffix == ".duckdb"
     rows, columns, notes = _gathered(source, store, context, choice, outcome, hold_out, failed, sample)
     columns = columns._replace(minimize=minimize)

@@ -54,14 +54,18 @@ def runs(
     blame: Annotated[str | None, typer.Option(help="Only with this blame: backend, user, …")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the newest N.")] = None,
 ) -> None:
-    """List what was tried: where each run ended, its best throughput, its cause."""
+    """List what was tried: where each run ended, its best throughput, its cause.
+
+    Example: kbctl runs --gpu h100 --effect crash
+    """
     from kb.cli.filters import run_condition
     from kb.store import default_path, open_store
     from kb.store.runs import kept_runs
 
     condition, values = run_condition(gpu=gpu, engine=engine, model=model, effect=effect, blame=blame)
     found: list[Kept] = []
-    if (store or default_path()).exists():
+    there = (store or default_path()).exists()
+    if there:
         with open_store(store) as opened:
             found = list(kept_runs(opened, condition, values))
     found = found[-limit:] if limit else found
@@ -69,12 +73,17 @@ def runs(
         print_json({"schema": "kbctl.runs/1", "runs": [run_json(one) for one in found]})
     elif found:
         typer.echo("\n".join(_run_table(found)))
+    elif there and values:
+        typer.echo("No run matches. Next: kbctl runs lists them all", err=True)
     else:
         typer.echo("No runs recorded. Next: kbctl ingest FOLDER", err=True)
 
 
 def show(run: RunId, store: StorePath = None, as_json: AsJson = False) -> None:
-    """Everything recorded about one run."""
+    """Everything recorded about one run.
+
+    Example: kbctl show 7fb28c9d
+    """
     from kb.store import open_store
     from kb.store.runs import lines_of
 
@@ -88,7 +97,10 @@ def show(run: RunId, store: StorePath = None, as_json: AsJson = False) -> None:
 
 
 def compare(a: RunId, b: RunId, store: StorePath = None, as_json: AsJson = False) -> None:
-    """Two runs side by side: what differs in the configuration, and what in the measurements."""
+    """Two runs side by side: what differs in the configuration, and what in the measurements.
+
+    Example: kbctl compare 7fb28c9d ff4a1d72
+    """
     from kb.cli.side_by_side import compared
     from kb.store import open_store
 

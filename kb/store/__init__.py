@@ -4,6 +4,6 @@ Owns the DuckDB file and its SQL; nothing else opens DuckDB. Must not parse sour
 which run. Opening waits while another process writes.
 """
 
-from kb.store.database import Store, default_path, open_store
+from kb.store.database import Store, default_path, existing, open_store
 
-__all__ = ["Store", "default_path", "open_store"]
+__all__ = ["Store", "default_path", "existing", "open_store"]

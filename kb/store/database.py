@@ -61,12 +61,14 @@ class Store:
 
         Raises KbctlError for a query that cannot be run.
         """
+        tip = "kbctl sql 'SHOW TABLES' lists the tables"
         try:
             self.connection.execute("SET enable_external_access = false")
             found = self.connection.execute(sql, dict(parameters) or None)
+            if found is None:  # an empty text, or only comments
+                raise KbctlError("there is no query in it", where=sql or "''", tip=tip)
             return [column[0] for column in found.description or ()], found.fetchall()
         except duckdb.Error as error:
-            tip = "kbctl sql 'SHOW TABLES' lists the tables"
             raise KbctlError(f"the query cannot be run: {error}", tip=tip) from None
 
     @contextmanager
@@ -109,6 +111,14 @@ class Store:
         return dict(self.rows(f"{sql} ORDER BY ordinal_position", [table]))
 
 
+def existing(path: Path | None = None) -> Path:
+    """The file of a store that is there. Raises StoreError where nothing was ingested yet."""
+    place = path or default_path()
+    if not place.exists():
+        raise StoreError("there is no store yet", where=str(place), tip="kbctl ingest FOLDER makes it")
+    return place
+
+
 @contextmanager
 def open_store(
     path: Path | None = None, *, write: bool = False, notice: Notice | None = None, wait_s: float = WAIT_S
@@ -119,8 +129,8 @@ def open_store(
     StoreError when it cannot be opened, is no store, or was written by a newer release.
     """
     place = path or default_path()
-    if not write and not place.exists():
-        raise StoreError("there is no store yet", where=str(place), tip="kbctl ingest FOLDER makes it")
+    if not write:
+        existing(place)
     connection = _connect(place, write, notice or (lambda _: None), time.monotonic() + wait_s)
     store = Store(connection, place)
     try:
