@@ -185,6 +185,13 @@ def picks(engine, version, arch, model, quantization=None, settings=None, env=No
         ("vllm", "0.20.0", "sm89", "qwen3-235b", "nvfp4", {"moe": "marlin", "gemm.fp4": "marlin"}),
         ("vllm", "0.12.0", "sm120", "gpt-oss-20b", None, {"moe": "marlin", "attention.decode": "triton"}),
         ("vllm", "0.33.0", "sm90", "llama-3.1-8b", "awq", {"gemm.int4": "machete"}),
+        ("vllm", "0.33.0", "sm90", "qwen3-235b", "nvfp4", {"moe": "humming", "gemm.fp4": "humming"}),
+        ("vllm", "0.28.0", "sm90", "qwen3-235b", "nvfp4", {"moe": "marlin", "gemm.fp4": "marlin"}),
+        ("vllm", "0.25.0", "sm90", "qwen3-235b", "fp8-block", {"moe": "triton"}),
+        ("vllm", "0.25.0", "sm90", "gpt-oss-20b", None, {"moe": "triton-kernels"}),
+        ("sglang", "0.5.12", "sm120", "qwen3-235b", "nvfp4", {"moe": "trtllm-gen", "gemm.fp4": "cudnn"}),
+        ("sglang", "0.5.16", "sm120", "glm-5", "fp8", {"gemm.fp8": "cutlass", "dsa.decode": "trtllm-gen"}),
+        ("sglang", "0.5.17", "sm120", "glm-5", "fp8", {"dsa.decode": "fi-sparse-mla"}),
         ("llama.cpp", "b6500", "sm89", "qwen3-8b", "gguf q4_k_m", {"attention.decode": "ggml"}),
     ],
 )
@@ -196,8 +203,8 @@ def test_defaults(engine, version, arch, model, quantization, expected):
 @pytest.mark.parametrize(
     ("engine", "version", "arch", "model", "quantization", "role"),
     [
-        ("sglang", "0.5.12", "sm120", "glm-5", "modelopt_fp4", "gemm.fp4"),
-        ("sglang", "0.5.16", "sm120", "glm-5", "modelopt_fp4", "dsa.decode"),
+        ("sglang", "0.5.13", "sm120", "glm-5", "modelopt_fp4", "gemm.fp4"),
+        ("vllm", "0.32.0", "sm90", "qwen3-235b", "nvfp4", "moe"),
         ("sglang", "0.5.23", "sm120", "glm-5", "nvfp4", "moe"),
         ("sglang", "99.0", "sm120", "glm-5", "modelopt_fp4", "moe"),
         ("sglang", "main", "sm120", "glm-5", "modelopt_fp4", "moe"),

@@ -22,6 +22,7 @@ from kb.vocab.models import ModelEntry, quantization_groups, quantization_of
 
 _FOLDER = Path(__file__).with_name("gates")
 _UNSET = ("auto", "none", "false")
+_METHOD_KEYS = ("quantization", "quantize", "model_format")  # what engines call the method of the weights
 
 
 class Gate(NamedTuple):
@@ -152,13 +153,14 @@ def facts_of(
 ) -> dict[str, Any]:
     """A question as the conditions of rules read it."""
     given = canonical_settings(engine, settings)
-    asked = quantization or setting(given, "quantization") or (model.base_precision if model else None)
+    flag = next((said for key in _METHOD_KEYS if (said := setting(given, key))), None)
+    asked = quantization or flag or (model.base_precision if model else None)
     method = quantization_of(str(asked)) if asked else None
     kv_dtype = kv_dtype_of(str(given.get("kv_cache_dtype", "auto")))
     return {
         "arch": arch,
         "quantization": None if method is None else _methods(method, model),
-        "layout": str(setting(given, "quantization") or asked or "").lower() or None,
+        "layout": str(flag or asked or "").lower() or None,
         "model": model,
         "kv_dtype": kv_dtype or "auto",
         "settings": given,
