@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 _SAMPLE = re.compile(
     r"^(?P<name>[A-Za-z_:][\w:]*)\s*(?:\{(?P<labels>.*)\})?\s+(?P<value>[-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|NaN|\+?Inf))"
-    r"(?:\s+(?P<stamp>\d+))?\s*$"
+    r"(?:\s+(?P<stamp>\d+))?(?:\s+[#←].*)?\s*$"
 )
 _LABEL = re.compile(r'([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r'\\["\\n]')
@@ -34,7 +34,10 @@ class Sample:
 
 
 def parse_sample(text: str, line: int = 0) -> Sample | None:
-    """The sample that a line holds, or None for comments and anything else."""
+    """The sample that a line holds, or None for comments and anything else.
+
+    Behind it a note or an exemplar may stand.
+    """
     found = _SAMPLE.match(text.strip()) if not text.startswith("#") else None
     if not found:
         return None

@@ -32,6 +32,12 @@ _BOX_STATE = re.compile(
     r"^\|\s*(?P<index>\d+)\s+.*?\|\s*(?P<load>\d+ ?%|N/A)\s+.*?(?P<used>\d+)/(?P<total>\d+) ?MB.*\|\s*$"
 )
 _BOX_POWER = re.compile(r"(\d+)/(\d+) ?W")
+_VERSIONS = re.compile(
+    r"AMDSMI Tool: (?P<tool>\S+) .*ROCm version: (?P<rocm>\S+) .*amdgpu version: (?P<driver>\S+)"
+)
+# The unit after its number, and the whole after the slash, stand in one cell with them.
+_SPACE_WITHIN = re.compile(r"(?<=\d) (?=(?:W|°C|MHz|%|[MG]B|[KMG]b/s|[KMG]B/s)(?:\s|$))|(?<=\d/)\s+(?=\d)")
+_USED_OF_WHOLE = ("memory_used_mib", "memory_total_mib")
 _MONITOR = re.compile(r"^\s*(?:TIMESTAMP\s+)?GPU\s+.*POWER", re.MULTILINE)
 # Paths of the text form (lower case, joined by "/"), in order of preference; metric -> paths.
 _METRICS: Mapping[str, tuple[str, ...]] = {
@@ -165,7 +171,7 @@ class _Rows:
         """One line."""
         self.lines += bool(line.strip())
         line = line.strip() if line.lstrip()[:1] == "|" else line
-        title = _BOX.search(line)
+        title = _BOX.search(line) or _VERSIONS.search(line)
         if title:
             self.facts |= title.groupdict()
         elif card := _BOX_CARD.match(line):
@@ -179,11 +185,13 @@ class _Rows:
 
     def _of_row(self, line: str) -> None:
         # A unit stands apart from its number (``430 W``): joined, the cells count as the header's words do.
-        cells = re.sub(r"(\d) (W|°C|MHz|%|[MG]B|[KMG]b/s|[KMG]B/s)(?=\s|$)", r"\1\2", line).split()
+        cells = re.sub(_SPACE_WITHIN, "", line).split()
         if len(cells) != len(self._names) or not cells[self._names.index("GPU")].isdigit():
             return
         row = dict(zip(self._names, cells, strict=True))
         sample = {role: to_number(row[name], role) for name, role in _MONITOR_COLUMNS.items() if name in row}
+        if "VRAM_USAGE" in row:
+            sample |= {role: to_number(row["VRAM_USAGE"], role) for role in _USED_OF_WHOLE}
         self.last = row.get("TIMESTAMP", "")
         self.first = self.first or self.last
         self.cards.add(row["GPU"], sample, at=self.last, index=int(row["GPU"]))

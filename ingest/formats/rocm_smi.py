@@ -28,11 +28,14 @@ _CARD = re.compile(r'"card\d+"\s*:\s*\{')
 _HEADER = re.compile(r"^[# ]*(?:GPU|Device)\s.*(?:SCLK|Temp).*(?:GPU%|GPU use).*$", re.MULTILINE)
 _PAIR = re.compile(r"^\s*GPU\[(\d+)\]\s*:\s*([A-Za-z][^:]*?)\s*:\s+(\S.*)$", re.MULTILINE)
 _DRIVER = re.compile(r"^\s*Driver version:\s*(\S+)\s*$", re.IGNORECASE)
-# Metric -> the unit of its cell; of two cells with a unit the second is another metric's.
-_IN_ROW = {"temperature_c": "°?[cC]\\b", "power_w": "W\\b", "sm_clock_mhz": "M[hH]z"}
-_SECOND = {"power_limit_w": "power_w", "memory_clock_mhz": "sm_clock_mhz"}
+# Unit of a cell -> the columns that have it, and their metrics ("" for none of ours).
+_COLUMNS: tuple[tuple[str, dict[str, str]], ...] = (
+    (r"°?[cC]\b", {"Temp": "temperature_c"}),
+    (r"W\b", {"AvgPwr": "power_w", "Power": "power_w", "PwrCap": "power_limit_w"}),
+    (r"M[hH]z", {"SCLK": "sm_clock_mhz", "MCLK": "memory_clock_mhz"}),
+    ("%", {"Fan": "fan_pct", "VRAM%": "", "GPU%": "utilization_pct", "GPU use": "utilization_pct"}),
+)
 _CELL = r"(?<![\d.])(\d{1,9}(?:\.\d+)?) ?"
-_SHARES = 3  # fan, VRAM%, GPU%
 _CLOCK = re.compile(r"\((\d+)\s*Mhz\)", re.IGNORECASE)
 _NAMES = (
     "card series",
@@ -43,12 +46,13 @@ _NAMES = (
     "card model",
 )
 _FIRST = {
-    "temperature_c": ("temperature (sensor edge) (c)", "temperature (sensor junction) (c)"),
+    "temperature_c": ("temperature (sensor edge) (c)", "temperature (sensor junction) (c)", "temperature"),
     "power_w": (
         "average graphics package power (w)",
         "current socket graphics package power (w)",
         "current graphics package power (w)",
         "graphics package power (w)",
+        "average graphics package power",
     ),
 }
 
@@ -212,18 +216,14 @@ def _driver(system: Any) -> str | None:
 
 
 def _add_row(cards: Cards, header: str, row: str) -> bool:
-    """Whether the row was read. Cells are told by their units, since two header words may share a column."""
+    """Whether the row was read. A cell belongs to the nearest column of its unit: any may be empty."""
     index = re.match(r"[# ]*(\d{1,4})\s", row)
-    told = {role: re.findall(_CELL + unit, row) for role, unit in _IN_ROW.items()}
-    firsts = {role: float(found[0]) for role, found in told.items() if found}
-    sample = firsts | {role: float(told[of][1]) for role, of in _SECOND.items() if len(told[of]) > 1}
-    shares = list(re.finditer(r"(\d+)%", row))
-    names, last = header.split(), header.rindex(" ") - 2
-    # The last cell may be empty: what stands before its column belongs to another.
-    if names[-1].upper().startswith("GPU%") and shares and shares[-1].start() >= last:
-        sample["utilization_pct"] = float(shares[-1][1])
-        if "Fan" in names and len(shares) == _SHARES:
-            sample["fan_pct"] = float(shares[0][1])
+    sample: dict[str, float | None] = {}
+    for unit, columns in _COLUMNS:
+        places = [(header.index(word), metric) for word, metric in columns.items() if word in header]
+        for cell in re.finditer(_CELL + unit, row) if places else ():
+            sample.setdefault(min(places, key=lambda one: abs(one[0] - cell.start()))[1], float(cell[1]))
+    sample.pop("", None)
     if index and sample:
         cards.add(index[1], sample, index=int(index[1]))
     return bool(index and sample)
