@@ -205,12 +205,30 @@ def _server_in(heading: str) -> str | None:
     return named.pop() if len(named) == 1 and not _COMPARES.search(heading) else None
 
 
+def _parts(heading: str) -> list[str]:
+    return [part.strip() for part in _PARTS.split(heading) if part.strip()]
+
+
+def _cards_in(heading: str) -> list[tuple[int | None, str]]:
+    told = map(split_count, _parts(heading))
+    return [(count, card) for count, name in told if (card := _product(name))]
+
+
+def _name_card(facts: Facts, heading: str) -> None:
+    """A heading with the name of one card says whose results follow, unless that is known already."""
+    cards = _cards_in(heading)
+    known = names.gpu(facts.gpu or "")
+    if len(cards) != 1 or _COMPARES.search(heading) or known == names.gpu(cards[0][1]):
+        return
+    facts.gpu_count, facts.gpu = cards[0]
+    facts.driver = facts.cuda = None
+
+
 def titled(title: str, base: Facts) -> Facts:
     """Facts that lack them with what parts of a title name: "llama.cpp — RTX 3050 — Llama 3.2 3B"."""
     facts = replace(base, engine=base.engine or _server_in(title), settings=dict(base.settings))
     _take_counts(facts, title)
-    parts = [part.strip() for part in _PARTS.split(title) if part.strip()]
-    cards = [(count, card) for count, name in map(split_count, parts) if (card := _product(name))]
+    cards, parts = _cards_in(title), _parts(title)
     if len(cards) == 1 and facts.gpu is None and not _COMPARES.search(title):
         facts.gpu_count, facts.gpu = cards[0]
     for part in parts if facts.model is None else ():
@@ -224,6 +242,7 @@ def headed(heading: str, base: Facts) -> Facts:
     _take_counts(facts, heading)
     parts = [part.strip() for part in reversed(heading.split(" / "))]
     _name_model(facts, next((part for part in parts if _is_model(part)), ""))
+    _name_card(facts, next((part for part in parts if _cards_in(part)), ""))
     telling = next((part for part in parts if _servers_in(part)), "")
     engine, named = _server_in(telling), _servers_in(telling)
     if names.engine(facts.engine) not in named and (engine or len(named) > 1):

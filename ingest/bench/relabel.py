@@ -16,6 +16,8 @@ _NEAR = 0.02
 _PLAIN_RATE = re.compile(r"(?:rps|qps)")
 _MEASURED = re.compile(r"\d*\.\d{3,}")  # nobody asks for a rate to a thousandth
 _RUN = re.compile(r"total (?:request )?latency(?: (?:ms|s|sec|seconds))?")
+_WINDOW = re.compile(r"(?:n |max )?(?:ctx|context)(?: len| length| size)?")
+_PROMPT = re.compile(r"(?:avg |mean |actual )?(?:prompt|input) (?:len|length|tok|toks|tokens)|isl")
 _TALLY = re.compile(r"pass|passed|correct")
 _ASKED = re.compile(r"total|n|count|(?:num )?(?:questions|samples|total)|of")
 
@@ -26,6 +28,7 @@ def relabelled(record: Mapping[str, Any]) -> dict[str, Any]:
     _rates(record, names)
     _run(names)
     _tallies(record, names)
+    _loads(names)
     taken = {new for old, new in names.items() if new != old} & record.keys()
     return {
         label if names.get(label) in taken else names.get(label, label): raw for label, raw in record.items()
@@ -68,6 +71,18 @@ def _run(names: dict[str, str]) -> None:
         names[label] = (
             words_of(label).replace("total request latency", "total latency").replace("latency", "duration")
         )
+
+
+def _loads(names: dict[str, str]) -> None:
+    """A context beside a prompt's length is the window; "N" beside the speed of one client counts clients."""
+    prompts = [label for label in names if _PROMPT.fullmatch(words_of(label))]
+    single = any((told := understand(label)) and told.name.endswith("_per_user") for label in names)
+    for label in names:
+        words = words_of(label)
+        if prompts and _WINDOW.fullmatch(words):
+            names[label] = "context window"
+        elif single and words == "n":
+            names[label] = "clients"
 
 
 def _tallies(record: Mapping[str, Any], names: dict[str, str]) -> None:

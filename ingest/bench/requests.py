@@ -55,16 +55,18 @@ def are_requests(rows: Sequence[Record], listed_as: str = "") -> bool:
     ``listed_as`` is the name of the list that they stand in, which may say so.
     """
     named = _LIST.fullmatch(listed_as.lower()) is not None
-    if len(rows) < (1 if named else _FEWEST_ROWS):
-        return False
     keys = _labels(rows)
     kinds = {_ONES.get(words_of(key)) for key in keys}
+    marked = kinds >= {"id", "success"} and len(_groups(rows, _about(rows))) == 1
+    if len(rows) < (1 if named or marked else _FEWEST_ROWS):
+        return False
     told = [one for key in keys if (one := _measured(key))]
+    means = any(one.name.startswith(("ttft", "e2e")) and not one.loose for one in told)
     timed = any(one.name.startswith(_LATENCIES) for one in told)
     streamed = any(one.name.startswith("ttft") for one in told)
     alone = len(rows) >= _MANY and not any(place(key) for key in keys)  # nothing tells a load or a test
     marks = {"id", "start", "end", "text"} | ({"success", "error"} if streamed or alone else set())
-    if not timed or not (named or kinds & marks or _is_timing(rows, told)):
+    if not timed or means or not (named or kinds & marks or _is_timing(rows, told)):
         return False
     if named:
         return not any(_STATISTIC.search(one.name) for one in told)
@@ -73,7 +75,7 @@ def are_requests(rows: Sequence[Record], listed_as: str = "") -> bool:
         return False
     if any(one.name.startswith(_WHOLE_RUN) for one in told):
         return False
-    return len(rows) >= _FEWEST * len(_groups(rows, _about(rows)))
+    return marked or len(rows) >= _FEWEST * len(_groups(rows, _about(rows)))
 
 
 def _is_timing(rows: Sequence[Record], told: Sequence[Quantity]) -> bool:

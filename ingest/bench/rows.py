@@ -333,6 +333,7 @@ def _maybe_number(value: Any) -> Any:
     return value if number is None else number
 
 
+_ACCEPTED = re.compile(r"(?i)accept(?:ance)?$")
 _MOST_SHARE = 1.5  # what is larger is no fraction, whatever was rounded
 
 
@@ -349,7 +350,7 @@ def _add_metric(row: Row, label: str, quantity: Quantity, cell: cells.Cell, unit
     ):
         row.rest[label] = cell.value  # points of a scale that nobody names
         return
-    if name == "accept_rate" and words_of(label) == "acceptance" and cell.value > 1 and "%" not in cell.rest:
+    if name == "accept_rate" and _ACCEPTED.search(label) and cell.value > 1 and "%" not in cell.rest:
         row.rest[label] = cell.value  # a rate or a length: nobody says
         return
     if (

@@ -138,7 +138,9 @@ def _below(value: Mapping[str, Any], is_result: bool) -> Iterable[str]:
     }
     single = {key for key in listed if requests.are_requests(_scalar_rows(value[key]), key)}
     folded = {
-        key for key, one in value.items() if str(key).lower() in _FOLDED and isinstance(one, Mapping | list)
+        key
+        for key, one in value.items()
+        if str(key).lower().removesuffix("_metrics") in _FOLDED and isinstance(one, Mapping | list)
     }
     known = is_result or any(_tells(value[key]) for key in folded)
     left = folded if listed - single else set()

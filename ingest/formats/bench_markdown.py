@@ -178,12 +178,13 @@ FORMAT = Format(
     kind="note",
     sniff=_sniff,
     read=_read,
-    version=3,
+    version=4,
     docs=(
         "Markdown write-ups. Read are: tables whose columns name results (one point per row), tables "
         "whose rows do (one per column), and tables of one metric that a heading names (one per cell); "
         "two-column field tables, bold fields, list items and front matter, as facts about the server; "
-        "launch commands in fenced blocks, as settings; and benchmark output quoted in them. Prose is "
-        "counted and listed as not read. A page whose tables hold only placeholders is refused."
+        "titles and headings that name a model, a card or an engine, as facts about what follows; launch "
+        "commands in fenced blocks, as settings; and benchmark output quoted in them. Prose is counted and "
+        "listed as not read. A page whose tables hold only placeholders is refused."
     ),
 )

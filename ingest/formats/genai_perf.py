@@ -271,10 +271,12 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_console,
         read=_read_console,
+        version=2,
         docs=(
             "The box that GenAI-Perf and AIPerf draw on the console: any set of statistics as columns, "
-            "names that wrap over two lines, `N/A` cells, thousands commas. A listing of their output "
-            "folder without a table is refused."
+            "names that wrap over two lines, `N/A` cells, thousands commas. Model and concurrency "
+            "come from the command that is logged. A listing of their output folder without a table is "
+            "refused."
         ),
     ),
     Format(

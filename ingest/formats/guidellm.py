@@ -296,11 +296,12 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_console,
         read=_read_console,
-        version=2,
+        version=3,
         docs=(
             "GuideLLM's console output, old (`Benchmarks Stats:`) and new (tables per subject with three "
             "header rows): rows that name the same benchmark are one point, its rate taken from its name. "
-            "Old releases print request latency in seconds under `(ms)`; that is seen by its size."
+            "Old releases print request latency in seconds under `(ms)`; that is seen by its size. "
+            "The model stands in the line that says the backend was validated."
         ),
     ),
     Format(

@@ -318,7 +318,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_md,
         read=_read_md,
-        version=2,
+        version=3,
         docs=(
             "The Markdown tables of `llama-bench`, alone or in a report: every column that is not model, "
             "size, params, test or t/s is a setting. `pp` rows become `input_tok_s`, `tg` rows "
@@ -356,10 +356,11 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_batched,
         read=_read_batched,
-        version=2,
+        version=3,
         docs=(
             "`llama-batched-bench`, table or JSON lines: prompt, generated and total speed at each batch "
-            "width. It names no model; the line `main: n_kv_max = …` gives settings."
+            "width; and `llama-sweep-bench`, whose rows tell the tokens already in the cache. It "
+            "names no model; the line `main: n_kv_max = …` gives settings."
         ),
     ),
 ]

@@ -122,6 +122,7 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
+    version=2,
     docs=(
         "The tables of nccl-tests and rccl-tests: one point per message size with time, algorithm and bus "
         "bandwidth, out of place and in place; ranks give GPU and count. Which collective it was comes "
