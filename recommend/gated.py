@@ -7,10 +7,12 @@ and a release that was not read are suspect.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from kb.vocab import gates, refusals
+from kb.vocab import gates, options, refusals
 from kb.vocab.engines import role_names
+from recommend import remedy
 from recommend.findings import Finding, how
 from recommend.question import Query
 from recommend.requirements import source_url
@@ -62,13 +64,21 @@ def _finding(one: refusals.Refusal, query: Query, works: Sequence[Finding]) -> F
             },
             "engine": " ".join(filter(None, (query.engine, query.engine_version))),
         },
-        instead={"text": one.instead} if one.instead else {"none": "none known"},
+        instead=_instead(one.instead, query),
         evidence=(_row(one.gate),),
         conflicts=tuple(row for found in works for row in found.evidence),
         trust="confirmed" if explicit else "inferred",
         missing=() if sure else (f"{query.engine} version",),
         weight=(3, 1),
     )
+
+
+def _instead(text: str | None, query: Query) -> Mapping[str, Any]:
+    """The remedy; a setting that the release has is said as its flag."""
+    dest, _, value = (text or "").partition(" ")
+    if text and " " not in value and options.option(query.engine or "", query.engine_version, dest):
+        return {"settings": {dest: value}, "flags": remedy.flags(query, {dest: value})}
+    return {"text": text} if text else remedy.NONE_KNOWN
 
 
 def _row(gate: gates.Gate) -> dict[str, str | None]:
