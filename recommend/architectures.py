@@ -6,6 +6,7 @@ first with it (images made for a new model are such), nor of a release that nobo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from kb.vocab import architectures
@@ -26,6 +27,16 @@ def unknown(query: Query, others: Sequence[Finding] = ()) -> Iterator[Finding]:
     if step and step.lacked_by(query.engine_version) == "affected":
         served = [one for one in others if (one.kind, one.verdict) == ("own-run", "known-good")]
         yield _finding(step, query, served)
+
+
+def upgrade_for(text: str, query: Query) -> str | None:
+    """The remedy for a log's complaint about an architecture: the release that has what it names first."""
+    engine, entry = query.engine or "", query.entry
+    said = [*re.findall(r"\w+", text), *filter(None, [entry.architecture if entry else None])]
+    step = next((one for name in said if (one := architectures.step(engine, name))), None)
+    if step is None or step.since is None or step.lacked_by(query.engine_version) == "not-affected":
+        return None
+    return f"{remedy.upgrade({engine: step.since})['text']}: it is the first with {step.architecture}"
 
 
 def _finding(step: architectures.Step, query: Query, served: Sequence[Finding]) -> Finding:

@@ -10,7 +10,7 @@ from kb import versions
 from kb.cli import main
 from kb.cli.check import question
 from kb.vocab import architectures, models
-from recommend.architectures import unknown
+from recommend.architectures import unknown, upgrade_for
 from recommend.findings import Finding
 from recommend.query import Query, ask
 
@@ -131,3 +131,12 @@ def test_explain_tells_where_the_list_was_read(capsys: pytest.CaptureFixture[str
     told = capsys.readouterr().out
     assert "sglang 0.5.3 is the first that has it" in told
     assert "sgl-project/sglang:python/sglang/srt/models" in told
+
+
+def test_a_complaint_about_an_architecture_names_the_release_to_take() -> None:
+    said = "Model architectures ['DeepseekV4ForCausalLM'] are not supported for now: ['GptOssForCausalLM']"
+    lacking = asked("vllm", "0.19.1", "some-model")
+    told = upgrade_for(said, lacking)
+    assert told == "upgrade vllm to 0.20.0 or later: it is the first with DeepseekV4ForCausalLM"
+    assert upgrade_for(said, asked("vllm", "0.20.0", "some-model")) is None
+    assert upgrade_for("model type `nobody` is unknown", lacking) is None

@@ -13,6 +13,7 @@ from typing import Any
 from ingest.diagnosis import Incident, how_sure, nearest_classes, noticed, on_this_hardware
 from kb.model import Experiment
 from kb.wire import experiment_to_wire
+from recommend.architectures import upgrade_for
 from recommend.match import match, opens
 from recommend.recorded import explain_failure, query_of
 from recommend.remedy import remedies
@@ -25,6 +26,7 @@ MAX_RECORDS = 3
 MANY_REASONS = frozenset(
     {"missing-module", "invalid-argument", "bad-path", "launch-failed", "illegal-memory-access", "jit-failed"}
 )
+UNKNOWN_MODEL = "unknown-architecture"  # told only by records of that very model
 HEALTHY = "No failure:"
 
 
@@ -140,6 +142,8 @@ def explaining(experiment: Experiment, records: Records) -> list[Found]:
     matches = [(one, matched) for one in told if (matched := match(one, query)) is not None and matched.met]
     if failure.signature in MANY_REASONS:
         matches = [(one, matched) for one, matched in matches if matched.sure and matched.chosen]
+    if failure.signature == UNKNOWN_MODEL:
+        matches = [(one, matched) for one, matched in matches if not _of_models(opens(matched, query))]
     matches.sort(
         key=lambda pair: (
             pair[0]["id"] != best,
@@ -151,6 +155,10 @@ def explaining(experiment: Experiment, records: Records) -> list[Found]:
     )
     found = [Found(one, matched.sure, opens(matched, query)) for one, matched in matches]
     return found[:1] if found and found[0].sure else found[:MAX_RECORDS]
+
+
+def _of_models(missing: Sequence[str]) -> bool:
+    return any(one.startswith("the model") for one in missing)
 
 
 def _tells(record: Mapping[str, Any], signature: str) -> bool:
@@ -206,8 +214,16 @@ def _advice(incident: Incident, experiment: Experiment, record: Mapping[str, Any
     lines: list[str] = []
     if record is not None:
         lines += [_remedy(one) for one in remedies(record, query_of(*_parts(experiment)), {})]
+    lines += [_newer(experiment)]
     lines += [plain(str(one)) for one in incident.told.get("advice") or []]
     return [one for one in dict.fromkeys(lines) if one]
+
+
+def _newer(experiment: Experiment) -> str:
+    failure = experiment.outcome.failure
+    if failure is None or failure.signature != UNKNOWN_MODEL:
+        return ""
+    return upgrade_for(failure.text, query_of(*_parts(experiment))) or ""
 
 
 def _parts(experiment: Experiment) -> tuple[Any, Any, Any]:
