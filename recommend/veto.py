@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from kb import EMPTY, versions
 from kb.knowledge import whole
 from kb.model import Tried
+from kb.vocab.dialects import beyond_kernels
 from kb.vocab.engines import ENGINES, role_names
 from recommend import architectures, arithmetic, gated, own, remedy
 from recommend.catalogued import refused
@@ -165,13 +166,6 @@ def _word(findings: Sequence[Finding], query: Query) -> str:
     return word or ("no-known-problem" if sayable else "unknown")
 
 
-# Settings that change how the kernels are used: what works without them is no proof for them.
-_FURTHER = {
-    "speculation": ("speculation", "speculative"),
-    "pipeline parallelism": ("pp", "pp_size", "pipeline_parallel_size"),
-    "a split into prefill and decode servers": ("disaggregation_mode", "kv_transfer_config"),
-    "a host cache": ("enable_hierarchical_cache", "kv_offloading"),
-}
 _OFF = (None, False, 1, "1", "", "none", "null", "false", "off")
 
 
@@ -182,7 +176,7 @@ def unproven(findings: Iterable[Finding], query: Query) -> tuple[str, ...]:
     told = {name.partition(".")[2] for found in good for name in found.applies_to.get("because") or ()}
     return tuple(
         name
-        for name, keys in _FURTHER.items()
+        for name, keys in beyond_kernels(query.engine).items()
         if any(key.startswith(keys) for key in given) and not any(one.startswith(keys) for one in told)
     )
 

@@ -66,6 +66,16 @@ def test_dests_are_the_same_whatever_the_release(engine):
                 assert dialects.canonical_dest(engine, dest, other) == here
 
 
+@pytest.mark.parametrize("engine", dialects.ENGINES)
+def test_what_is_said_to_go_beyond_kernels_can_be_set(engine):
+    dests = {
+        dest for release in options.releases(engine) for dest in options.catalog(engine, release).by_dest
+    }
+    for name, keys in dialects.dialect(engine)["beyond_kernels"].items():
+        for key in keys:
+            assert key in {"pp", "speculation"} or any(dest.startswith(key) for dest in dests), (name, key)
+
+
 @pytest.mark.parametrize(
     ("engine", "settings", "common"),
     [

@@ -83,6 +83,10 @@ _COMMON_WORDS = {
     "pp": ["pipeline_parallel_size", "pp_size"],
     "kv_dtype": ["kv_cache_dtype"],
 }
+_BEYOND_KERNELS = {
+    "speculation": ["speculation", "speculative"],
+    "pipeline parallelism": ["pp", "pipeline_parallel_size"],
+}
 
 
 @cache
@@ -96,11 +100,19 @@ def dialect(engine: str) -> Mapping[str, Any]:
             "short": {},
             "renamed": {},
             "common": _COMMON_WORDS,
+            "beyond_kernels": _BEYOND_KERNELS,
             "spellings": [],
             "labels": {},
         }
     table: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return table
+
+
+@cache
+def beyond_kernels(engine: str | None) -> Mapping[str, tuple[str, ...]]:
+    """What changes how kernels are used, and the beginnings of the settings that do it: what works without
+    them is no proof for them."""
+    return {name: tuple(keys) for name, keys in dialect(engine or "")["beyond_kernels"].items()}
 
 
 @lru_cache(maxsize=4096)
