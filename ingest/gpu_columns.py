@@ -183,7 +183,7 @@ def _metric(have: set[str], kind: str) -> str | None:
         return None
     if "fan" in have:
         return "fan_pct" if kind == "share" and not have & _NOT_NOW else None
-    if have & _MEMORY:
+    if have & _MEMORY or (kind == "memory" and have <= _PARTS):
         return _memory(have, kind)
     if have & {"util", "utilization", "utilisation", "usage", "use", "busy", "load", "utl"}:
         return None if have & (_NOT_NOW | {"user", "users"}) else "utilization_pct"
@@ -225,6 +225,8 @@ def _memory(have: set[str], kind: str) -> str | None:
     return None
 
 
+# A unit of memory tells that a part is one of memory, where nothing else is said (``Used_MB``).
+_PARTS = frozenset(("used", "total", "free", *_KINDS["memory"]))
 _MEMORY = frozenset(("mem", "memory", "vram", "fb", "hbm", "framebuffer"))
 # Words of a subject, the kind of its unit, and the metric that further words tell.
 _SUBJECTS: tuple[tuple[frozenset[str], str, Callable[[set[str]], str | None]], ...] = (

@@ -23,6 +23,7 @@ _TROUBLE = re.compile(r"(?i)lost|unknown error|err!|insufficient permission|not 
 _WORDS = frozenset(("index", "uuid", "bus", "name", "driver", "cuda", "host", "compute_cap"))
 _FACTS = ("driver", "cuda", "host", "compute_cap")
 _TIMES = ("time", "epoch", "elapsed")
+_MEMORY = ("memory_used_mib", "memory_total_mib", "memory_free_mib")
 _STILL = ("_total_mib", "_limit_w", "_max_mhz")
 _MOST_CARDS = 4096
 MOST_TOLD = 20
@@ -342,17 +343,27 @@ def _is_listing(found: TraceLayout) -> bool:
 
 
 def _one_of_each(columns: Sequence[tuple[int, Column]]) -> list[tuple[int, Column]]:
-    """The column of each metric: the one that is named for it, else for a GPU, else the first."""
+    """The column of each metric: the one that is named for it, else for a GPU, else the first.
+
+    Where the same of memory is told twice, once for a GPU by name, then the rest is the host's.
+    """
     best: dict[tuple[str, int | None], tuple[int, Column]] = {}
+    told = {(one.role, _is_of_gpu(one)) for _, one in columns if one.role in _MEMORY}
+    mixed = any((role, not named) in told for role, named in told)
     for at, one in columns:
         before = best.get((one.role, one.gpu))
-        if one.is_metric and (before is None or _fitness(one) > _fitness(before[1])):
+        foreign = mixed and one.role in _MEMORY and not (one.exact or _is_of_gpu(one))
+        if one.is_metric and not foreign and (before is None or _fitness(one) > _fitness(before[1])):
             best[one.role, one.gpu] = at, one
     return sorted(best.values(), key=lambda found: found[0])
 
 
 def _fitness(column: Column) -> tuple[bool, bool]:
-    return column.exact, "gpu" in column.name.lower()
+    return column.exact, _is_of_gpu(column)
+
+
+def _is_of_gpu(column: Column) -> bool:
+    return column.gpu is not None or any(word in column.name.lower() for word in ("gpu", "vram", "cuda"))
 
 
 def _turns(names: Sequence[str]) -> list[tuple[int, int]]:

@@ -72,6 +72,29 @@ _AMD: Mapping[str, tuple[str, float]] = {
     "gpu_total_vram": ("memory_total_mib", 1.0),
     "gpu_free_vram": ("memory_free_mib", 1.0),
 }
+_AMD_OLD: Mapping[str, tuple[str, float]] = {
+    "gpu_usage": ("utilization_pct", 1.0),
+    "gpu_power_usage": ("power_w", 1.0),
+    "gpu_total_memory": ("memory_total_mib", 1.0),
+}
+_OMNISTAT: Mapping[str, tuple[str, float]] = {
+    "rocm_utilization_percentage": ("utilization_pct", 1.0),
+    "rocm_vram_busy_percentage": ("memory_utilization_pct", 1.0),
+    "rocm_vram_total_bytes": ("memory_total_mib", 2.0**-20),
+    "rocm_average_socket_power_watts": ("power_w", 1.0),
+    "rocm_temperature_celsius": ("temperature_c", 1.0),
+    "rocm_temperature_hbm_celsius": ("memory_temperature_c", 1.0),
+    "rocm_sclk_clock_mhz": ("sm_clock_mhz", 1.0),
+    "rocm_mclk_clock_mhz": ("memory_clock_mhz", 1.0),
+}
+_NVML: Mapping[str, tuple[str, float]] = {
+    "nvidia_gpu_duty_cycle": ("utilization_pct", 1.0),
+    "nvidia_gpu_power_usage_milliwatts": ("power_w", 1e-3),
+    "nvidia_gpu_temperature_celsius": ("temperature_c", 1.0),
+    "nvidia_gpu_fanspeed_percent": ("fan_pct", 1.0),
+    "nvidia_gpu_memory_used_bytes": ("memory_used_mib", 2.0**-20),
+    "nvidia_gpu_memory_total_bytes": ("memory_total_mib", 2.0**-20),
+}
 _TRITON: Mapping[str, tuple[str, float]] = {
     "nv_gpu_utilization": ("utilization_pct", 100.0),
     "nv_gpu_power_usage": ("power_w", 1.0),
@@ -79,13 +102,24 @@ _TRITON: Mapping[str, tuple[str, float]] = {
     "nv_gpu_memory_used_bytes": ("memory_used_mib", 2.0**-20),
     "nv_gpu_memory_total_bytes": ("memory_total_mib", 2.0**-20),
 }
-_METRICS = {**_DCGM, **_EXPORTER, **_AMD, **_TRITON}
-_PREFIXES = ("DCGM_", "nvidia_smi_", "gpu_", "nv_gpu_", "nv_energy_")
+_METRICS = {**_DCGM, **_EXPORTER, **_AMD, **_AMD_OLD, **_OMNISTAT, **_NVML, **_TRITON}
+_PREFIXES = ("DCGM_", "nvidia_smi_", "nvidia_gpu_", "gpu_", "rocm_", "nv_gpu_", "nv_energy_")
+# What no other page of metrics has: a name's beginning in each exporter.
+_MARKS = ("nvidia_smi_", "nvidia_gpu_", "nv_gpu_", *_AMD, *_OMNISTAT, "gpu_power_usage{", "gpu_total_memory{")
+_TOOLS = {
+    "DCGM_": "dcgm-exporter",
+    "nv_": "triton",
+    "nvidia_smi_": "nvidia_gpu_exporter",
+    "nvidia_gpu_": "nvidia_gpu_prometheus_exporter",
+    "rocm_": "omnistat",
+}
 _REASON = "nvidia_smi_clocks_event_reasons_"
 _REASON_OLD = "nvidia_smi_clocks_throttle_reasons_"
 _MASKS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
 _OTHER = ("_active", "_supported")
-_CARD_LABELS = ("gpu", "uuid", "UUID", "gpu_uuid", "gpu_id", "device", "GPU_I_ID")
+_CARD_LABELS = (
+    "gpu", "uuid", "UUID", "gpu_uuid", "GPU_UUID", "gpu_id", "minor_number", "card", "device", "GPU_I_ID",
+)  # fmt: skip
 
 
 def sniff(source: Source) -> float:
@@ -93,8 +127,7 @@ def sniff(source: Source) -> float:
     head = source.head
     if "DCGM_FI_" in head:
         return 0.95 if "DCGM_FI_DEV_" in head and "{" in head else 0.5
-    names = ("nvidia_smi_", "gpu_gfx_activity", "gpu_package_power", "nv_gpu_")
-    return 0.95 if any(f"\n{name}" in f"\n{head}" for name in names) else 0.0
+    return 0.95 if any(f"\n{name}" in f"\n{head}" for name in _MARKS) else 0.0
 
 
 def read(source: Source) -> Reading:
@@ -178,12 +211,8 @@ class _Scrapes:
 
     def tool(self) -> str:
         """Which exporter it is."""
-        if any(name.startswith("DCGM_") for name in self.families):
-            return "dcgm-exporter"
-        if any(name.startswith("nv_") for name in self.families):
-            return "triton"
-        own = any(name.startswith("nvidia_smi_") for name in self.families)
-        return "nvidia_gpu_exporter" if own else "amd-device-metrics-exporter"
+        told = (tool for mark, tool in _TOOLS.items() if any(name.startswith(mark) for name in self.families))
+        return next(told, "amd-device-metrics-exporter")
 
     def extra(self) -> dict[str, Any]:
         """Which metrics there were, and which pods and hosts the cards served where labels say so."""
@@ -235,8 +264,8 @@ class _Scrapes:
 
 
 _FACTS = {
-    "index": ("gpu", "index", "gpu_id"),
-    "uuid": ("UUID", "uuid", "gpu_uuid"),
+    "index": ("gpu", "index", "gpu_id", "minor_number", "card"),
+    "uuid": ("UUID", "uuid", "gpu_uuid", "GPU_UUID"),
     "name": ("modelName", "name", "card_model", "card_series"),
     "driver": ("DCGM_FI_DRIVER_VERSION", "driver_version"),
     "cuda": ("cuda_version",),
@@ -275,6 +304,6 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     docs="Metrics of GPUs from an exporter (dcgm-exporter, nvidia_gpu_exporter, AMD's device metrics "
-    "exporter, Triton Inference Server): one scrape or several, even pasted with the command that "
+    "exporter, Omnistat, Triton Inference Server): one scrape or several, even pasted with the command that "
     "fetched them.",
 )
