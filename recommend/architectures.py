@@ -62,7 +62,7 @@ def _finding(step: architectures.Step, query: Query, served: Sequence[Finding]) 
         fixed_in=fixed,
         instead=remedy.upgrade(fixed)
         if fixed
-        else {"text": "another engine, or the model's own build of this"},
+        else {"text": "another engine, or a build of this one that was made for the model"},
         evidence=(evidence(step),),
         conflicts=tuple(row for one in served for row in one.evidence),
         trust="confirmed",

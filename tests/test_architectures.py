@@ -66,6 +66,7 @@ SAID = (
     ("llama.cpp", "b5640", "openai/gpt-oss-20b", False),
     ("llama.cpp", "b6122", "openai/gpt-oss-20b", True),
     ("lmdeploy", "0.7.1", "Qwen/Qwen2.5-VL-7B-Instruct", False),
+    ("lmdeploy", "0.18.0", "google/gemma-4-31B-it", False),
     ("lmdeploy", "0.9.2", "openai/gpt-oss-120b", False),
     ("lmdeploy", "0.10.0", "openai/gpt-oss-120b", True),
 )

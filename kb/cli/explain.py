@@ -154,8 +154,11 @@ def _architecture(name: str) -> Told | None:
     if step is None:
         return None
     known = architectures.table(engine)
+    first = (
+        f"{engine} {step.since} is the first that has it" if step.since else "no release that was read has it"
+    )
     lines = [
-        f"{name}: {engine} {step.since or 'of a release not read yet'} is the first that has it",
+        f"{name}: {first}",
         f"  without   {step.without}, and every release before it",
         f"  read in   {step.source}, {len(known['read'])} releases",
         f"  how       {known['about']}",
