@@ -319,3 +319,25 @@ def test_families_that_resolve_their_own_quantization_are_left_open():
     entry = models.find_model("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4")
     assert entry
     assert "moe" not in gates.default_roles("sglang", "0.5.14", "sm120", entry, "nvfp4", {}, whole=True)
+
+
+def _released_rows():
+    raw = json.loads((Path(pins.__file__).with_name("released.json")).read_text(encoding="utf-8"))
+    del raw["about"], raw["read"]
+    return [(engine, release, row) for engine, rows in raw.items() for release, row in rows.items()]
+
+
+@pytest.mark.parametrize(("engine", "release", "row"), _released_rows())
+def test_a_release_without_a_catalog_pins_what_its_wheel_requires(engine, release, row):
+    assert release not in options.releases(engine)
+    assert row["source"]["wheel"].startswith(f"{engine}-{release}")
+    assert re.fullmatch(r"[0-9a-f]{64}", row["source"]["sha256"])
+    exact = {name: said[2:] for name, said in row["pinned"].items() if said.startswith("==")}
+    assert pins.pinned(engine, release).items() >= exact.items()
+    assert all(pins.canonical_component(name) == name for name in row["pinned"])
+
+
+def test_what_was_read_of_a_release_goes_before_its_neighbours():
+    assert pins.pinned("vllm", "0.25.1")["flashinfer"] == "0.6.13"
+    assert pins.pinned("vllm", "0.26.0")["flashinfer"] == "0.6.14"
+    assert pins.pinned("vllm", "0.11.2")["triton"] == "3.5.0"  # by way of torch 2.9.0

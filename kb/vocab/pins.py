@@ -1,7 +1,8 @@
 """What a release brings along: the versions of its dependencies, and what those bring in turn.
 
-Owns ``implied.json`` and the reading of version specifiers into spans; the pins themselves stand in the
-catalogs (``kb.vocab.options``). Must not say what a dependency can do.
+Owns ``implied.json``, ``released.json`` (pins of releases without a catalog) and the reading of version
+specifiers into spans; the pins of the others stand in their catalogs (``kb.vocab.options``). Must not say
+what a dependency can do.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from kb import versions
 from kb.vocab.options import between, catalog, newest
 
 _IMPLIED = Path(__file__).with_name("implied.json")
+_RELEASED = Path(__file__).with_name("released.json")
 _EXACT = r"==\s*([^,*]+)\Z"
 _LOWEST = r"(?:>=|~=)\s*([^,]+)"
 _HIGHEST = r"<=?\s*([^,=]+)"
@@ -51,8 +53,8 @@ _COMPONENTS = {
 def pinned(engine: str, version: str | None) -> dict[str, str]:
     """Dependencies a release pins exactly, by canonical component name (flashinfer, sgl-kernel, torch …).
 
-    What a pinned dependency pins itself is included (torch brings its triton). For a release between two
-    catalogued ones: only what both pin alike.
+    What a pinned dependency pins itself is included (torch brings its triton). For a release whose package
+    was not read, between two catalogued ones: only what both pin alike.
     """
     found = {name: low for name, (low, high) in pinned_spans(engine, version).items() if low and low == high}
     for name, brings in _implied().items():
@@ -62,6 +64,9 @@ def pinned(engine: str, version: str | None) -> dict[str, str]:
 
 def pinned_spans(engine: str, version: str | None) -> dict[str, versions.Span]:
     """The span (lowest, highest) in which each dependency of a release must lie; ``None`` is an open end."""
+    read = _released().get(engine, {}).get(version or "")
+    if read is not None:
+        return {name: _span(specifier) for name, specifier in read.items()}
     lower, upper = between(engine, version or newest(engine))
     if lower is None or upper is None:
         return {}
@@ -75,6 +80,13 @@ def _implied() -> dict[str, dict[str, dict[str, str]]]:
     raw = json.loads(_IMPLIED.read_text(encoding="utf-8"))
     rows = {name: raw[name] for name in raw.keys() - {"about", "read", "left_out"}}
     return {name: {release: row["brings"] for release, row in of.items()} for name, of in rows.items()}
+
+
+@cache
+def _released() -> dict[str, dict[str, dict[str, str]]]:
+    raw = json.loads(_RELEASED.read_text(encoding="utf-8"))
+    rows = {engine: raw[engine] for engine in raw.keys() - {"about", "read"}}
+    return {engine: {release: row["pinned"] for release, row in of.items()} for engine, of in rows.items()}
 
 
 def _span(specifier: str) -> versions.Span:
