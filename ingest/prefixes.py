@@ -91,6 +91,16 @@ def _journal_json(line: str) -> Unwrapped | None:
     return Unwrapped(message, _time_of_microseconds(record.get("__REALTIME_TIMESTAMP")))
 
 
+def _pino_json(line: str) -> Unwrapped | None:
+    if not _PINO.match(line):
+        return None
+    record = _json_object(line)
+    text, time = record.get("msg"), record.get("time")
+    if not isinstance(text, str):
+        return None
+    return Unwrapped(text.rstrip("\n"), _time_of_microseconds(f"{time}000"))
+
+
 def _time_of_microseconds(value: object) -> str | None:
     try:
         return datetime.fromtimestamp(int(str(value)) / 1e6, UTC).isoformat()
@@ -108,9 +118,12 @@ def _json_object(line: str) -> dict[str, object]:
 
 _PLAIN_STAMP = _by_pattern(rf"(?P<time>{RFC3339})\s(?:(?:stdout|stderr)\s(?P<flag>[FP])\s)?")
 
+_PINO = re.compile(r'\{"level":\d{1,3},')
+
 WRAPPERS: tuple[Wrapper, ...] = (
     Wrapper("docker json-file", _docker_json),
     Wrapper("journald json", _journal_json),
+    Wrapper("pino json", _pino_json),
     Wrapper(
         "journald iso",
         _by_pattern(rf"(?P<time>{RFC3339})\s[\w.-]{{1,80}}\s[^\s\[\]:]{{1,80}}(?:\[\d+\])?:\s"),

@@ -35,7 +35,9 @@ EXCEPTION = re.compile(
 # A paste often loses its indentation: its source lines then stand where an error would.
 _SOURCE = re.compile(r'raise\b|return\b|File "|\^+$|self\.|\w+ = |with |await |[\w.]+\($')
 _STRIPPED = re.compile(r'File "[^"]{1,400}", line \d+')
-_ABORTED = re.compile(r"\S{1,200}\.(?:cpp|cc|cu|cuh|c|h|hpp|m):\d{1,6}: (?!warning|note|error:)\S")
+_ABORTED = re.compile(
+    r"(?:\[ *\d{1,5}\] )?\S{1,200}\.(?:cpp|cc|cu|cuh|c|h|hpp|m):\d{1,6}: (?!warning|note|error:)\S"
+)
 _PYDANTIC = re.compile(r"[\w.]*ValidationError: \d+ validation errors? for ")
 _DIGITS = re.compile(r"\d+|0x[0-9a-f]+")
 _FRAME = re.compile(
