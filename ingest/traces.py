@@ -97,7 +97,7 @@ def summary_reading(path: str, name: str, tool: str, summary: Summary, columns: 
         last=summary.last_time,
         extra=extra,
     )
-    facts = {key: summary.facts.get(key) for key in ("driver", "cuda", "compute_cap")}
+    facts = {key: summary.facts.get(key) for key in ("driver", "cuda", "compute_cap", "topology")}
     return trace_reading(
         path,
         name,

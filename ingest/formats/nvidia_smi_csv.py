@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from ingest.formats import Format, Unreadable
+from ingest.formats.nvidia_smi_topo import describe, matrix
 from ingest.gpu_columns import is_tool_name
 from ingest.gpu_count import summarise
 from ingest.gpu_csv import (
@@ -70,9 +71,10 @@ def read(source: Source) -> Reading:
         if large := read_large(source, found, "nvidia_smi_csv", _TOOL):
             return large
     summary = summarise(lines, found, source.samples)
-    return summary_reading(
-        str(source.path), "nvidia_smi_csv", _TOOL, summary, [one.name for one in found.columns]
-    )
+    if topology := describe(matrix(source.head.split("\n"))[0]):
+        summary.facts["topology"] = topology  # of the same session
+    names = [one.name for one in found.columns]
+    return summary_reading(str(source.path), "nvidia_smi_csv", _TOOL, summary, names)
 
 
 def read_with_columns(source: Source, columns: Sequence[str]) -> Reading:

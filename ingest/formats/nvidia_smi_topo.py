@@ -18,6 +18,7 @@ from kb.model import Reading
 
 _LINK = re.compile(r"^(?:X|NV\d+|NODE|SYS|PHB|PXB|PIX|SOC|PIXB|N/A|XGMI|PCIE)$")
 _HEADER = re.compile(r"^\s*(?:\x1b\[\d*m)?\s*GPU0\b.*(?:Affinity|GPU1|NIC0|mlx5_0)", re.MULTILINE)
+_QUERIED = re.compile(r"^\w.*, [\w.]+ \[(?:MiB|%|W|MHz)\]", re.MULTILINE)
 _NIC_NAME = re.compile(r"^\s*(NIC\d+):\s*(\S+)\s*$")
 # From near to far; the farthest pair is what a collective over all GPUs feels.
 _FAR = ("PIX", "PXB", "PHB", "NODE", "SOC", "SYS")
@@ -27,8 +28,8 @@ def sniff(source: Source) -> float:
     """The header of the matrix and a row of link words."""
     if not _HEADER.search(source.head[:4000]):
         return 0.0
-    if "| NVIDIA-SMI " in source.head:
-        return 0.5  # a session with the plain table in it, which that format reads together
+    if "| NVIDIA-SMI " in source.head or _QUERIED.search(source.head):
+        return 0.5  # a session with the plain table or a query in it, which those formats read together
     return 0.97 if any(_row(line) for line in source.head.split("\n")[:80]) else 0.3
 
 
