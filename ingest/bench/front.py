@@ -43,7 +43,7 @@ def facts_of(pairs: Iterable[tuple[str, str]], base: Facts | None = None) -> Fac
     return facts
 
 
-_REMARK = re.compile(r"\s*\([^()]*\)")
+_REMARK = re.compile(r"\s*\([^()]*\)|\s[—–]\s.*")
 _RELEASE = re.compile(
     r"\b(?P<engine>vLLM|SGLang|TensorRT-LLM|TRT-LLM|llama\.cpp|LMDeploy|TGI|Ollama)"
     r"[ :=]+v?(?P<version>\d+(?:\.\w+)+)",
@@ -127,7 +127,7 @@ def _short(facts: Facts, key: str, value: str) -> str | None:
         return version[0] if version else None
     if key in ("gpu", "model"):
         bare = re.sub(r"\s*\((?![x×]\d)[^()]*\)\s*$", "", value)
-        first = re.sub(r"\s*\(.*$", "", re.split(r"\s+[·+|]\s+|,\s|;\s", bare)[0])
+        first = re.sub(r"\s*\(.*$", "", re.split(r"\s+[·+|—–]\s+|,\s|;\s", bare)[0])
         return first if key == "model" and ("/" in first or names.model(first)) else bare
     return value
 

@@ -57,6 +57,9 @@ _HEADING_LOADS = re.compile(
 )
 _OTHER_RATE = re.compile(r"\b(?:agg|aggregate|decode|prefill)\b")  # beside setups: another measure
 _FORESEEN = re.compile(r"(?i)\b(?:expected (?:\w+ )?results?|projected|hypothetical|theoretical|predicted)\b")
+_AIMS = re.compile(  # lists that ask for figures, or repeat those of other places
+    r"(?i)\b(?:targets?|goals?|slos?|slas?|requirements?|thresholds?|baselines?|budgets?|summary|findings)\b"
+)
 _MOST_ROWS = 5000  # of one table in a page: what is longer is no write-up
 METRIC_WORDS = {"metric", "metrics", "measure", "measurement", "", "statistic", "stat", "quantity", "kpi"}
 _FIELD_WORDS = {
@@ -178,8 +181,10 @@ def _missing(record: Mapping[str, str], key: str) -> bool:
 
 
 def _heading_load(heading: str) -> dict[str, str]:
-    last = heading.rsplit(" / ", 1)[-1]
-    return {found["key"].lower(): found["value"] for found in _HEADING_LOADS.finditer(last)}
+    parts = heading.split(" / ")
+    alone = (found for part in reversed(parts) if (found := _SETUP_LOAD.fullmatch(part.strip())))
+    told = next(({"concurrency": found[1] or found[2]} for found in alone), {})
+    return told | {found["key"].lower(): found["value"] for found in _HEADING_LOADS.finditer(parts[-1])}
 
 
 def _point(row: Row, client: str, line: int | None) -> Measurement:
@@ -208,6 +213,8 @@ def _setup_name(setup: str) -> dict[str, str]:
     if name.lower() in ("value", "result", ""):
         return {}
     engine = variants.engine_in(name)
+    if names.gpu(name):
+        return {"gpu": name}
     rest = words_of(name) != words_of(engine or "")
     return ({"engine": engine} if engine else {}) | ({"test": name} if rest or not engine else {})
 
@@ -327,6 +334,25 @@ def _headed(heading: str) -> Quantity | None:
         if found and found.name.startswith(_FIGURES) and found.unit_stated:
             return found
     return None
+
+
+_VALUE = re.compile(
+    r"[~≈]?\d[\d.,]*(?: ?± ?[\d.,]+)?(?: ?(?:%|[A-Za-zµ][A-Za-zµ/ ]{0,20}))?(?: ?\([^()]{1,60}\))?"
+)
+
+
+def listed_results(table: Table) -> Table | None:
+    """The fields below a heading that are loads and figures, where these are results of one run."""
+    told = [(line, [cells.plain(one) for one in row]) for line, row in table.rows]
+    kept = [(line, row) for line, row in told if _VALUE.fullmatch(row[1]) and _is_of_run(row[0])]
+    labels = [row[0] for _, row in kept]
+    if len(set(labels)) < len(labels) or _AIMS.search(table.heading.rsplit(" / ", 1)[-1]):
+        return None
+    return replace(table, rows=kept) if _results(labels, _FIGURES) > 1 else None
+
+
+def _is_of_run(label: str) -> bool:
+    return understand(label) is not None or (place(label) or ("",))[0] == "workload"
 
 
 def field_pairs(table: Table) -> list[tuple[str, str]]:

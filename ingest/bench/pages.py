@@ -42,6 +42,7 @@ class Page:
     fields: list[tuple[str, str]] = field(default_factory=list)
     unread: list[list[int]] = field(default_factory=list)
     headings: list[tuple[int, str]] = field(default_factory=list)
+    listed: dict[str, Table] = field(default_factory=dict)  # fields below each heading, in two columns
 
     def heading_at(self, line: int) -> str:
         """The headings above a line, outermost first, as tables have them."""
@@ -72,7 +73,7 @@ def read_page(text: str) -> Page:
         elif token.type in ("fence", "code_block"):
             page.fences.append(Fence((token.map or [0])[0] + 1, token.info.strip(), token.content))
         elif token.type == "paragraph_open":
-            _paragraph(page, token, tokens[index + 1].content)
+            _paragraph(page, token, tokens[index + 1].content, _path(headings))
         if token.type in ("heading_open", "table_close", "fence", "paragraph_open"):
             caption = tokens[index + 1].content if token.type == "paragraph_open" else ""
     return page
@@ -88,10 +89,12 @@ def _path(headings: list[str]) -> str:
     return " / ".join(one for one in headings if one)
 
 
-def _paragraph(page: Page, token: Token, content: str) -> None:
+def _paragraph(page: Page, token: Token, content: str, heading: str) -> None:
     found = pairs_in(content.split("\n"))
     page.fields += found
     first, last = token.map or [0, 0]
+    listed = page.listed.setdefault(heading, Table(["metric", "value"], first + 1, heading=heading))
+    listed.rows += [(first + 1, list(pair)) for pair in pairs_in(content.replace("`", "").split("\n"))]
     left = (last - first) - len(found)
     if left > 0:
         page.prose += left

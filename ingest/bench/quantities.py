@@ -34,6 +34,7 @@ _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+(?:\.\d+)?|%|µ
 _PROPER = re.compile(r"(?i)vllm|sglang|tensorrt|trtllm|lmdeploy|mlperf|(?-i:\b[A-Z]{2,}s\b)")  # one word each
 _LONGEST = 400  # longer text is no label
 _LABELS = json.loads(Path(__file__).with_name("labels.json").read_text(encoding="utf-8"))
+GRAMMAR = frozenset().union(*(_LABELS[group] for group in ("grammar", "statistics", "time_units")))
 _SPOKEN: dict[str, str] = _LABELS["spoken"]
 _SPOKEN_TERM = re.compile("|".join(sorted(map(re.escape, _SPOKEN), key=len, reverse=True)), re.IGNORECASE)
 _TIME_FACTORS: dict[str, float] = _LABELS["time_units"]
@@ -50,9 +51,9 @@ _LLAMA_BENCH = re.compile(r"^(?:[a-z]+ )?(pp|tg) \d{1,7}(?: t s| tok s| tokens s
 _PER_WATT = re.compile(r"\b(?:per )?(?:w|watts?|joules?|k?wh)\b")
 _PER_USER = re.compile(r"\b(?:per )?(?:user|users|request|req|stream|seq|sequence|slot|client|session)\b")
 _DERIVED = re.compile(
-    r"\b(?:spread|half width|variance|cv|ci|drift|reduction|improvement|increase|decrease|stable|attainment"
-    r"|delta|diff|difference|change|gain|speedup|overhead|penalty|regression|savings?|cost"
-    r"|price|usd|dollars?|stderr|uplift|degradation|ceiling|saturation"
+    r"\b(?:spread|half width|variance|cv|ci|drift|reduction|improve(?:d|ment)?|increase|decrease|stable"
+    r"|attainment|delta|diff|difference|change|gain|speedup|overhead|penalty|regression|savings?|cost"
+    r"|ratio|price|usd|dollars?|stderr|uplift|degradation|ceiling|saturation"
     r"|expected|projected|theoretical|hypothetical)\b"
 )
 _TALLY = re.compile(r"\b(?:counts?|scores?)\b")  # of a measure: how often it was taken, how it was rated
@@ -79,6 +80,11 @@ _LATENCY_PATTERNS: Patterns = tuple(
 _TOKEN_LATENCIES = _LATENCY_PATTERNS[
     : next(i for i, (name, _) in enumerate(_LATENCY_PATTERNS) if name == "queue_ms")
 ]
+
+
+def is_plain(label: str) -> bool:
+    """Whether a label holds no word but those of measures, statistics and units."""
+    return not set(words_of(label).split()) - GRAMMAR
 
 
 def labels(group: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ingest.bench.consistency import settle_times
 from ingest.bench.directions import of_one_request, settle_direction
 from ingest.bench.file_names import fill_by_test
 from ingest.bench.identity import Facts, split_count
-from ingest.bench.quantities import Quantity, labels, understand, words_of
+from ingest.bench.quantities import Quantity, is_plain, labels, understand, words_of
 from ingest.bench.relabel import relabelled
 from ingest.bench.units import Units
 from kb.model import Measurement
@@ -364,6 +364,8 @@ def _add_metric(row: Row, label: str, quantity: Quantity, cell: cells.Cell, unit
     if name in row.metrics and of_one_request(row.labels.get(name, ""), label) and name == "tok_s":
         row.metrics["tok_s_per_user"] = row.metrics.pop(name) or 0.0
         row.labels["tok_s_per_user"] = row.source_names["tok_s_per_user"] = row.labels[name]
+    if name in row.metrics and is_plain(label) and not is_plain(row.labels.get(name, label)):
+        row.rest[row.labels[name]] = row.metrics.pop(name)  # of a part, by a word that is no measure's
     if name in row.metrics:
         if not quantity.loose:
             row.rest[label] = cell.value

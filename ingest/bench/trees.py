@@ -26,12 +26,13 @@ _PLAIN_NAMES = re.compile(
 _ABOUT = re.compile(
     r"meta(?:data)?|config(?:uration)?|env(?:ironment)?|system(?:_info)?|server(?:_info)?|hardware|info|setup|model"
     r"|(?:host|system|machine|hardware|gpu)_details|args|arguments|params|parameters|settings|run|fingerprint|machine|software|context|host|platform|backend"
-    r"|workload|load|traffic|(?:test|bench(?:mark)?|load|run|server)_config(?:uration)?"
+    r"|workload|load|traffic|request|(?:test|bench(?:mark)?|load|run|server)_config(?:uration)?"
 )
 _NAMERS = (  # objects whose "name" is that of what they describe
     (re.compile(r"model(?:_info|_config)?"), "model", ""),
     (re.compile(r"hardware|gpus?|accelerators?|devices?|gpu_info|hardware_info"), "gpu", "gpu_count"),
     (re.compile(r"engine|framework|server|runtime|inference_engine"), "engine", ""),
+    (re.compile(r"backend"), "engine", ""),
 )
 _NAME = re.compile(
     r"(?:canonical_|repo_|model_|hf_|chip_|gpu_|display_|short_)?(?P<kind>name|id|path|model|type)"
@@ -166,13 +167,15 @@ def _about(key: str, value: Mapping[str, Any]) -> dict[str, Any]:
 
 def _named_thing(key: str, value: Mapping[str, Any]) -> dict[str, Any]:
     for namer, named, counted in _NAMERS:
-        if namer.fullmatch(key) and (thing := _thing(value, named, counted)):
+        if namer.fullmatch(key) and (thing := _thing(key, value, named, counted)):
             return thing
     return {}
 
 
-def _thing(value: Mapping[str, Any], named: str, counted: str) -> dict[str, Any]:
+def _thing(key: str, value: Mapping[str, Any], named: str, counted: str) -> dict[str, Any]:
     name = _name_in(value, named)
+    if key == "backend" and not names.known_engine(name or ""):
+        return {}
     if name is None or _is_result(_own(value), {}):
         return {}
     rest = {key: one for key, one in _flat(value).items() if not _NAME.fullmatch(key.lower())}

@@ -28,6 +28,9 @@ def _limits(label: str) -> tuple[float, float]:
     return (20.0, 600.0) if name.startswith("e2e") else (2.0, 30.0)
 
 
+_ABSURD = 10  # times what a median may be in seconds: minutes to the first token
+
+
 @dataclass(slots=True)
 class Units:
     """Units of labels that state none, decided once for a whole table by the size of its values.
@@ -52,13 +55,18 @@ class Units:
         units = cls()
         middles = {label: sorted(seen)[len(seen) // 2] for label, seen in values.items()}
         core = {label: middle for label, middle in middles.items() if _is_core(label)}
-        any_ms = any(middle >= _limits(label)[1] for label, middle in (core or middles).items())
+        long = {label: max(seen) >= _ABSURD * _limits(label)[1] for label, seen in values.items()}
+        any_ms = any(
+            middle >= _limits(label)[1] or long[label] for label, middle in (core or middles).items()
+        )
         for label, middle in middles.items():
             least, most = _limits(label)
             if core and label not in core:  # a sum over requests may be of any size
                 units._decide(label, middle, any_ms)
                 continue
-            units._decide(label, middle, middle >= most or (any_ms and (middle >= least or middle == 0)))
+            units._decide(
+                label, middle, middle >= most or long[label] or (any_ms and (middle >= least or middle == 0))
+            )
         return units
 
     def _decide(self, label: str, middle: float, is_ms: bool) -> None:

@@ -13,14 +13,13 @@ from functools import lru_cache
 from typing import Any
 
 from ingest.bench import names
-from ingest.bench.quantities import labels, understand, words_of
+from ingest.bench.quantities import GRAMMAR, understand, words_of
 from ingest.bench.rows import place
 from kb.vocab.engines import ENGINES
 
 _MEASURED = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
-_GRAMMAR = frozenset(labels("grammar")) | frozenset(labels("statistics")) | frozenset(labels("time_units"))
 _LOAD = re.compile(
-    r"(?P<key>c|conc|concurrency|bs|batch|b|users?|n|isl|ctx|input|k) ?(?P<n>\d{1,7})(?P<k> ?k)?"
+    r"(?P<key>c|conc|concurrency|bs|batch|b|users?|n|isl|ctx|input|k) ?(?P<n>0|[1-9]\d{0,6})(?P<k> ?k)?"
 )
 _LOADS = {
     "c": "concurrency",
@@ -46,15 +45,19 @@ def setups(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not owned:
         return [dict(record)]
     shared = {label: raw for label, raw in record.items() if label not in owned and not _measures(label)}
+    kinds = {named(setup)[0] for setup in owned.values()} - {"engine"}
     told = []
     for setup in dict.fromkeys(owned.values()):
         own = {label: raw for label, raw in record.items() if owned.get(label) == setup}
-        told.append(_with_name(shared, setup) | own)
+        name = named(setup)
+        # setups that seem to be of several loads ("B0", "C11") bear names
+        told.append(
+            _with_name(shared, *(name if len(kinds) < 2 or name[0] == "engine" else ("test", setup))) | own
+        )
     return told
 
 
-def _with_name(shared: Mapping[str, Any], setup: str) -> dict[str, Any]:
-    key, value = named(setup)
+def _with_name(shared: Mapping[str, Any], key: str, value: str) -> dict[str, Any]:
     if key == "test":
         return dict(shared) | {"test name" if "test" in shared else "test": value}
     kept = {label: raw for label, raw in shared.items() if place(label) != place(key)}
@@ -123,7 +126,7 @@ def _told_apart(same: Iterable[str]) -> dict[str, str]:
         return {}
     common = set.intersection(*(set(words) for words in spoken.values()))
     own = {label: _own_words(words, common) for label, words in spoken.items()}
-    if any(not text or set(_TESTS.sub("", text).split()) & _GRAMMAR for text in own.values()):
+    if any(not text or set(_TESTS.sub("", text).split()) & GRAMMAR for text in own.values()):
         return {}
     return own if max(Counter(own.values()).values()) == 1 else {}
 

@@ -68,6 +68,7 @@ def _read(source: Source) -> Reading:
             table.heading = table.heading.removeprefix(f"{page.title} / ")
             pairs += _points(table, front.headed(table.heading, base))
     pairs += _printed(text, page, base, blank)
+    pairs += () if pairs else _listed(page, base)
     quoted = [one for fence in page.fences for one in _quoted(source, fence, _below(page, fence.line, base))]
     if blank and not pairs and not quoted:
         raise Unreadable(blank[0].what)
@@ -83,6 +84,15 @@ def _read(source: Source) -> Reading:
         lines=LineCount(total=page.lines, understood=page.lines - page.prose, unknown=page.prose),
         extra=_about(page, launches),
     )
+
+
+def _listed(page: Page, base: Facts) -> Iterable[tuple[Facts, Measurement]]:
+    """Results in lists, where a page has them nowhere else: "- TTFT: 120 ms" below a run's heading."""
+    for heading, fields in page.listed.items():
+        found = note_tables.listed_results(fields)
+        if found is not None:
+            found.heading = heading.removeprefix(f"{page.title} / ")
+            yield from _points(found, front.headed(found.heading, base))
 
 
 def _points(table: Table, facts: Facts) -> list[tuple[Facts, Measurement]]:
@@ -184,7 +194,8 @@ FORMAT = Format(
         "whose rows do (one per column), and tables of one metric that a heading names (one per cell); "
         "two-column field tables, bold fields, list items and front matter, as facts about the server; "
         "titles and headings that name a model, a card or an engine, as facts about what follows; launch "
-        "commands in fenced blocks, as settings; and benchmark output quoted in them. Prose is counted and "
-        "listed as not read. A page whose tables hold only placeholders is refused."
+        "commands in fenced blocks, as settings; and benchmark output quoted in them. A page without such "
+        "results may have them in lists: figures with their units below a run's heading. Prose is counted "
+        "and listed as not read. A page whose tables hold only placeholders is refused."
     ),
 )
