@@ -33,12 +33,16 @@ class Forecast(NamedTuple):
 
 
 class Belief(NamedTuple):
-    """Priors and forecasts of a context's choices, and what is known to fail elsewhere and work nowhere."""
+    """Priors and forecasts of a context's choices, and what is known to fail elsewhere and work nowhere.
+
+    ``sure`` is the learned chance that the first choice works and is within 5 %, where one was learned.
+    """
 
     context: Context
     priors: Sequence[Prior]
     forecasts: Sequence[Forecast]
     known_bad: frozenset[Key] = frozenset()
+    sure: float | None = None
 
 
 def intervals(beliefs: Sequence[Belief]) -> dict[str, Any]:
@@ -87,7 +91,9 @@ def abstention(beliefs: Sequence[Belief], played: Mapping[Key, Played]) -> list[
 
 
 def confidence(belief: Belief) -> float:
-    """The chance that the first choice works and that no other is more than 5 % better, were errors apart."""
+    """The chance that the first choice works and is within 5 %, as learned; else as were errors apart."""
+    if belief.sure is not None:
+        return belief.sure
     priors = belief.priors
     first = max(range(len(priors)), key=lambda at: (worth(priors[at]), -at))
     mine = priors[first]

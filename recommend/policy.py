@@ -1,4 +1,4 @@
-"""What to try next: expected improvement times the chance of working, updated by what was seen.
+"""What to try next: expected improvement per expected cost, updated by what was seen.
 
 Owns the search policy that ``recommend`` and ``replay`` share: a prior (predicted log value and chance of
 each choice) and what similar choices did in this context. Plain Python, deterministic; the number of things
@@ -39,7 +39,7 @@ def next_choice(
 ) -> int | None:
     """The index of the choice most worth a try, or ``None`` when all were tried.
 
-    Before anything has worked: the highest chance-weighted mean. Afterwards: expected improvement × chance.
+    Before anything has worked: the highest value per cost. Afterwards: expected improvement per cost.
     ``alike`` is ``similarity`` as a caller that asks again keeps it.
     """
     tried = {one.at for one in seen}
@@ -54,14 +54,23 @@ def next_choice(
     return max(left, key=lambda index: (gain(updated[index], best), updated[index].mean, -index))
 
 
+# A failed try costs as much as so many that work: it takes as long, and says nothing of how fast anything is.
+FAILURE = 3.0
+
+
+def pays(works: float) -> float:
+    """Tries that work per cost of a try: 1 where it is sure to work."""
+    return works / (works + FAILURE * (1 - works))
+
+
 def worth(prior: Prior) -> float:
-    """Log of the value that a try yields on average, where a failure yields a tenth of a percent."""
-    return prior.mean + math.log(max(prior.works, 1e-3))
+    """Log of the value per cost of a try, where a failure yields a tenth of a percent."""
+    return prior.mean + math.log(max(pays(prior.works), 1e-3))
 
 
 def gain(prior: Prior, best: float) -> float:
-    """Expected improvement over ``best`` (log values, so about a fraction) times the chance of working."""
-    return prior.works * expected_improvement(prior.mean - best, prior.deviation)
+    """Expected improvement over ``best`` (log values, so about a fraction) per expected cost of the try."""
+    return pays(prior.works) * expected_improvement(prior.mean - best, prior.deviation)
 
 
 def expected_improvement(lead: float, deviation: float) -> float:

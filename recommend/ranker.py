@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
 
@@ -18,16 +19,20 @@ from recommend import fit
 from recommend.belief import Forecast
 from recommend.fit import Array
 from recommend.frame import Frame, Rows, mean_by, told_apart
+from recommend.kin import Kin
 from recommend.policy import Prior
 from recommend.recall import closeness, traits_of
 from recommend.replay import WITHIN, Context
 from recommend.samples import IMPLAUSIBLE
+from recommend.surety import Surety
 
 FOLDS = 3
 # Samples that an inner fold, and the final fit, learn from at most.
 INNER_ROWS, FINAL_ROWS = 2500, 20000
 # How far shares of the mixture are drawn to even ones; standard errors by which another has to be better.
 SHRINK, SURE = 0.3, 3.0
+# Deviation of scores inside contexts above which they tell choices apart.
+TELLS_APART = 1e-6
 FARTHEST = 3.0
 # A gap counts at most this much, and a little more where it is beyond the 5 % that count as found.
 WORST = math.log(2)
@@ -95,7 +100,9 @@ class Ranker:
     """
 
     def __init__(self, contexts: Sequence[Context], near: Context | None = None) -> None:
+        contexts = set_apart(contexts)
         self.frame = Frame(contexts)
+        self.kin = Kin(contexts)
         rows = self.frame.rows
         self.weights = self._closeness(near)[rows.group]
         self.works = _chance(rows)
@@ -107,6 +114,7 @@ class Ranker:
         mixed = _mixed(self.blend, guesses)
         self.lead = lead_over_chance(mixed, good)
         self.slope, self.deviation, self.gamble = self._scale(mixed, good)
+        self.surety = Surety(contexts, self.slope * mixed, good, self.deviation)
         self.absolute, self.half = _best_absolute(values, good)
         final = _drawn(len(good.value), FINAL_ROWS)
         wanted = {*self.blend, self.absolute}
@@ -162,7 +170,7 @@ class Ranker:
         return guesses, {name: guesses[name] for name in ("physics", "forest of values") if name in guesses}
 
     def _scores(self, rows: Rows) -> Array:
-        guesses = {name: self.fitted[name](rows) for name in self.blend}
+        guesses = {name: make(rows) for name, make in self.fitted.items()}
         score = self.slope * _mixed(self.blend, guesses)
         return np.asarray(score + np.where(_unseen(rows), self.gamble, 0.0))
 
@@ -199,6 +207,13 @@ def _chance(known: Rows) -> Fitted:
     return chance
 
 
+def set_apart(contexts: Sequence[Context]) -> Sequence[Context]:
+    """The contexts; each a group of its own where only one group is known, or nothing could be left out."""
+    if len({one.group for one in contexts}) > 1:
+        return contexts
+    return [replace(one, group=one.key) for one in contexts]
+
+
 def folds(group: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
     """Masks of the rows left out together: whole groups, in at most three folds of alike size."""
     labels, sizes = np.unique(group, return_counts=True)
@@ -230,15 +245,21 @@ def choose_blend(guesses: Mapping[str, Array], rows: Rows) -> dict[str, float]:
 
 
 def mixture(guesses: Mapping[str, Array], rows: Rows) -> dict[str, float]:
-    """Shares that explain best how the choices of a context differ, drawn to even ones."""
+    """Shares that explain best how the choices of a context differ, drawn to even ones.
+
+    A forecaster that told no choices apart has no say: nothing is known of the unit of its scores.
+    """
     names = list(guesses)
     columns = np.stack([_scaled(guesses[name], rows) for name in names], axis=1)
     target = np.clip(_scaled(rows.value, rows), -FARTHEST, FARTHEST)
     sizes = np.bincount(rows.group)[rows.group]
     even = np.array([EVEN[name] for name in names])
     shares = fit.shares(columns, target, np.asarray(sizes**-0.5), even / even.sum(), SHRINK)
+    units = {name: _unit(guesses[name], rows) for name in names}
     return {
-        name: share / _unit(guesses[name], rows) for name, share in zip(names, shares, strict=True) if share
+        name: share / units[name]
+        for name, share in zip(names, shares, strict=True)
+        if share and units[name] > TELLS_APART
     }
 
 
@@ -295,7 +316,9 @@ def _scaled(values: Array, rows: Rows) -> Array:
 
 
 def _mixed(blend: Mapping[str, float], guesses: Mapping[str, Array]) -> Array:
-    return np.asarray(sum(weight * guesses[name] for name, weight in blend.items()))
+    """The forecasters of a blend, added; nothing told apart where it is empty."""
+    nothing = np.zeros_like(next(iter(guesses.values())))
+    return np.asarray(sum((weight * guesses[name] for name, weight in blend.items()), nothing))
 
 
 def _calibrated(mixed: Array, rows: Rows) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from recommend.baselines import most_frequent_best, nearest_sibling
-from recommend.belief import Belief, abstention, against, intervals, known_bad_share
+from recommend.belief import Belief, Forecast, abstention, against, intervals, known_bad_share
 from recommend.fit import naive_trees
 from recommend.policy import Prior, Seen, next_choice, similarity, worth
 from recommend.ranker import Ranker
@@ -27,27 +27,51 @@ Maker = Callable[[Sequence[Context], Sequence[Context]], Chooser]
 
 
 class Advisor:
-    """The product's own policy: the ranker's priors, updated by what is seen, worth a try by gain × chance.
+    """The product's own policy: the ranker's priors, updated by what is seen, worth a try by gain per cost.
 
     ``beliefs`` is what it thought of each asked context before the first try.
     """
 
     def __init__(self, ranker: Ranker, asked: Sequence[Context]) -> None:
-        told = zip(asked, ranker.priors(asked), ranker.forecasts(asked), strict=True)
-        self.beliefs = {one.key: Belief(one, priors, forecasts) for one, priors, forecasts in told}
-        self.order = {key: _order(one) for key, one in self.beliefs.items()}
+        learned = ranker.priors(asked)
+        told = zip(asked, learned, strict=True)
+        self.failing = {one.key: ranker.kin.of(one, [each.works for each in priors]) for one, priors in told}
+        believed = zip(asked, learned, ranker.forecasts(asked), strict=True)
+        self.beliefs = {
+            one.key: self._belief(ranker, one, priors, forecasts) for one, priors, forecasts in believed
+        }
+        self.order = {key: _order(one.context, one.priors) for key, one in self.beliefs.items()}
         self.alike: dict[Key, dict[tuple[int, int], float]] = {}
 
     def __call__(self, context: Context, seen: Sequence[Seen]) -> int:
         """The next choice of an asked context."""
         kept = self.alike.setdefault(context.key, {})
-        return _weighed(context, self.beliefs[context.key].priors, self.order[context.key], seen, kept)
+        priors, order = self.beliefs[context.key].priors, self.order[context.key]
+        if seen and self.failing[context.key] is not None:
+            priors = self._priors(context, priors, seen)
+            order = _order(context, priors)
+        return _weighed(context, priors, order, seen, kept)
+
+    def _belief(
+        self, ranker: Ranker, context: Context, learned: Sequence[Prior], forecasts: Sequence[Forecast]
+    ) -> Belief:
+        priors = self._priors(context, learned, ())
+        return Belief(context, priors, forecasts, sure=ranker.surety(context, priors))
+
+    def _priors(self, context: Context, priors: Sequence[Prior], seen: Sequence[Seen]) -> Sequence[Prior]:
+        """The priors with the chances to work that what failed and worked here leaves."""
+        failing = self.failing[context.key]
+        if failing is None:
+            return priors
+        return [
+            one._replace(works=float(works)) for one, works in zip(priors, failing.works(seen), strict=True)
+        ]
 
 
-def _order(one: Belief) -> list[int]:
+def _order(context: Context, priors: Sequence[Prior]) -> list[int]:
     """Choices by worth; of equal ones by lot, so that what nothing is known of is tried in all its parts."""
-    lot = at_random(one.context, 0)
-    return sorted(range(len(lot)), key=lambda at: (-worth(one.priors[at]), lot[at]))
+    lot = at_random(context, 0)
+    return sorted(range(len(lot)), key=lambda at: (-worth(priors[at]), lot[at]))
 
 
 def recommender(known: Sequence[Context], asked: Sequence[Context]) -> Chooser:
