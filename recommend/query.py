@@ -202,7 +202,8 @@ def _engine(
     if known not in engines.ENGINES:
         from difflib import get_close_matches  # noqa: PLC0415 - only for unknown names
 
-        near = get_close_matches(name.lower(), (*engines.ENGINES, *_SERVERS), n=1)
+        names = (*engines.ENGINES, *_SERVERS)
+        near = [] if known in names else get_close_matches(name.lower(), names, n=1)
         nearest = f"; the nearest known is {near[0]!r}" if near else ""
         told = f"engine {_shown(name)} is not catalogued; its settings are compared as written{nearest}"
         draft.unknown.append(told)

@@ -119,6 +119,13 @@ def test_unknown_names_are_told_with_the_nearest(capsys: pytest.CaptureFixture[s
     assert any("not catalogued" in text and "nearest" in text for text in told["unknown"])
 
 
+def test_no_name_is_nearest_to_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, wanted in (("lmdeploy", ""), ("lmdeply", "; the nearest known is 'lmdeploy'")):
+        _, told = answer(capsys, f"--gpu a100 --model qwen3-8b --engine {name}")
+        (text,) = (one for one in told["unknown"] if "not catalogued" in one)
+        assert text.endswith(f"as written{wanted}")
+
+
 def test_flags_of_another_release_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     _, told = answer(
         capsys, "--gpu h100 --engine vllm==0.10.2 -- vllm serve m --moe-backend triton --max-model-lenn 9"

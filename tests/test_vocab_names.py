@@ -42,6 +42,9 @@ def test_loose_gpu_labels(label, wanted):
         ("RTX 3050", "sm86"),
         ("GTX 1650", "sm75"),
         ("P40", "sm61"),
+        ("rx7900xtx", "gfx1100"),
+        ("w7900", "gfx1100"),
+        ("RX-7800-XT", "gfx1101"),
         ("NVIDIA GeForce RTX 2080 ...", "sm75"),
         ("NVIDIA RTX PRO 6000 Blac...", "sm120"),
         ("NVIDIA RTX PRO 1000 Blackwell Generation Laptop GPU", "sm120"),
@@ -134,6 +137,7 @@ def test_nicknames_and_paths(name, model):
         ("Q6_K", ("gguf q6_k",)),
         ("nvidia/DeepSeek-R1-0528-FP4", ("nvfp4",)),
         ("amd/DeepSeek-R1-FP4", ("mxfp4",)),
+        ("bitsandbytes", ("bitsandbytes",)),
         ("various", ()),
     ],
 )
