@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kb import words
+from kb import compiled, words
 from kb.records import Condition, Match, Range, Record, RecordError
 
 _DATE = re.compile(r"\d{4}(-\d{2}(-\d{2})?)?$")
@@ -234,27 +234,8 @@ def _within(narrow: Condition, wide: Condition) -> bool:
 
 def conditions(match: Match) -> Iterator[tuple[str, Condition]]:
     """(dotted dimension, condition) of a match, ``divides`` excepted."""
-    for name in (
-        "arch",
-        "gpu",
-        "count",
-        "engine",
-        "weight_quantization",
-        "kv_dtype",
-        "topology",
-        "build",
-        "driver",
-        "cuda",
-    ):
-        if (value := getattr(match, name)) is not None:
-            yield name, value
-    for name in ("settings", "env", "roles", "workload", "dependencies"):
-        for key, value in getattr(match, name).items():
-            yield f"{name}.{key}", value
-    for key in ("id", "family", "architecture", "attention", "features", "head_dim"):
-        value = getattr(match.model, key) if match.model else None
-        if value is not None:
-            yield f"model.{key}", value
+    for name, key, condition in compiled.conditions(match):
+        yield f"{name}.{key}" if key else name, condition
 
 
 def ranges(record: Record) -> Iterator[Fault]:

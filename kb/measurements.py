@@ -265,7 +265,7 @@ def fitted_model(store: Path | None = None) -> Mapping[str, Any] | None:
     An own model from before chances were learned gets the chances that ship.
     """
     shipped = folder() / "model.json"
-    own, known = own_model_path(store), None
+    own, known = store and own_model_path(store), None
     for path in (own, shipped):
         if path is not None and path.is_file():
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -275,9 +275,9 @@ def fitted_model(store: Path | None = None) -> Mapping[str, Any] | None:
     return known
 
 
-def own_model_path(store: Path | None) -> Path | None:
+def own_model_path(store: Path) -> Path:
     """Where ``kbctl fit`` leaves the model of a store."""
-    return store.with_name(store.name + ".model.json") if store is not None else None
+    return store.with_name(store.name + ".model.json")
 
 
 def known_about(

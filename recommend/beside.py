@@ -11,6 +11,7 @@ from typing import Any
 
 from kb.model import Tried
 from kb.vocab import options
+from kb.vocab.dialects import dialect
 from recommend import candidates, own
 from recommend.advice import Avoided, Expected, Pick, Reason
 from recommend.alike import alike_setups
@@ -24,7 +25,6 @@ from recommend.veto import Evidence, Finding, findings_on
 from recommend.weigh import about
 
 Json = Mapping[str, Any]
-FP8_KV = {"sglang": "fp8_e4m3", "vllm": "fp8"}
 MOST_OWN = 5
 ROUNDING = 1e-9
 SHOWN_METRICS = ("output_tok_s", "ttft_ms", "tpot_ms")
@@ -133,7 +133,7 @@ def _added(query: Query, base: Query) -> dict[str, Any]:
 
 def _of_cache(each: Explored, met: set[tuple[str, str]]) -> Iterator[Avoided]:
     """An 8-bit KV cache: what is known against it, with the settings that it takes for that to hold."""
-    value = FP8_KV.get(each.engine)
+    value = dialect(each.engine).get("fp8_kv")
     if value is None or each.base.kv_dtype is not None:
         return
     for record in each.evidence.records:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -14,6 +15,8 @@ from typer.main import get_command
 
 from kb.cli import COMMANDS, build, main
 from kb.errors import EXIT_PIPE
+from kb.evidence import default_store
+from kb.measurements import fitted_model, own_model_path
 
 PROGRAM = [sys.executable, "-c", "import sys; from kb.cli import main; main()"]
 
@@ -77,6 +80,20 @@ def test_a_store_without_the_runs_asked_for_is_not_called_empty(capsys: pytest.C
     assert "No runs recorded" in told(capsys, "runs")[2]
     status, _, err = told(capsys, "sql ''")
     assert (status, "there is no query in it" in err) == (2, True)
+
+
+def test_a_model_fitted_beside_the_per_user_store_is_used(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("KBCTL_STORE")
+    for name in ("XDG_DATA_HOME", "LOCALAPPDATA", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    line = "recommend --gpu h200 --gpus 8 --model deepseek-ai/DeepSeek-R1 --json"
+    assert "424242" not in told(capsys, line)[1]
+    own = own_model_path(default_store())
+    own.parent.mkdir(parents=True)
+    own.write_text(json.dumps({**(fitted_model() or {}), "samples": 424242}), encoding="utf-8")
+    assert "424242" in told(capsys, line)[1]
 
 
 def commands() -> list[str]:

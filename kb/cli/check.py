@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kb.cli.asking import Role, asks, setup
-from kb.cli.options import AsJson, RecordDirs, StorePath, print_json
+from kb.cli.options import AsJson, RecordDirs, StorePath, print_json, tell_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,8 +65,7 @@ def check(
     verdicts = [_tell(one, known, store, as_json=as_json, several=several) for one in questions]
     if several and not as_json:
         typer.echo(_summary(verdicts, len(paths)))
-    for problem in known.problems:
-        typer.echo(f"kbctl: a record was left out: {problem}", err=True)
+    tell_left_out(known.problems)
     if "known-bad" in verdicts:
         raise typer.Exit(1)
 

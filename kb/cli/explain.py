@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kb.cli.asking import Role, asks, setup
-from kb.cli.options import AsJson, RecordDirs, StorePath, print_json
+from kb.cli.options import AsJson, RecordDirs, StorePath, print_json, tell_left_out
 
 if TYPE_CHECKING:
     from recommend.question import Asked
@@ -56,8 +56,7 @@ def explain(
     from kb.numbers import explained
 
     known = naming(name, records or ())
-    for problem in known.problems:
-        typer.echo(f"kbctl: a record was left out: {problem}", err=True)
+    tell_left_out(known.problems)
     told = (
         _record(known.records, name)
         or _run(name, store)

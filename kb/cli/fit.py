@@ -112,9 +112,7 @@ def _table(told: list[dict[str, Any]]) -> str:
     return "\n".join([head, *rows])
 
 
-def _write(path: Path | None, model: dict[str, Any]) -> None:
-    if path is None:
-        raise KbctlError("no place for the model", where="--output", tip="-o model.json")
+def _write(path: Path, model: dict[str, Any]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")

@@ -6,6 +6,7 @@ Must not decide what an answer says.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +28,12 @@ RecordDirs = Annotated[
     list[Path] | None,
     typer.Option("--records", envvar="KBCTL_RECORDS", help="Folder of private records; repeatable."),
 ]
+
+
+def tell_left_out(problems: Iterable[str]) -> None:
+    """Say on stderr which records could not be read: the answer is made without them."""
+    for problem in problems:
+        typer.echo(f"kbctl: a record was left out: {problem}", err=True)
 
 
 def print_json(value: Any, *, compact: bool = False) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kb.cli.asking import asks, setup
-from kb.cli.options import AsJson, RecordDirs, StorePath, print_json, write_page
+from kb.cli.options import AsJson, RecordDirs, StorePath, print_json, tell_left_out, write_page
 from kb.errors import EXIT_NO, KbctlError
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def limits(
 
 def answer_to(asked: Asked, store: Path | None, records: Any, top: int) -> Recommendation:
     """Gather what is known and ask ``recommend``; records that could not be read are told on stderr."""
-    from kb.evidence import gather
+    from kb.evidence import default_store, gather
     from kb.measurements import known_about
     from recommend.expect import Known
     from recommend.query import ask
@@ -165,9 +165,8 @@ def answer_to(asked: Asked, store: Path | None, records: Any, top: int) -> Recom
 
     query = ask(asked)
     evidence = gather(query, store, records)
-    tables = known_about(query.arch, query.gpu_facts, query.entry, store)
-    for problem in evidence.problems:
-        typer.echo(f"kbctl: a record was left out: {problem}", err=True)
+    tables = known_about(query.arch, query.gpu_facts, query.entry, store or default_store())
+    tell_left_out(evidence.problems)
     return advise(query, evidence, Known(**tables), top)
 
 

@@ -14,6 +14,7 @@ import typer
 from kb.cli.options import Quiet, StorePath
 from kb.errors import EXIT_NO, KbctlError
 
+USUAL_PORT = 8000
 Command = Annotated[
     list[str] | None, typer.Argument(metavar="COMMAND...", help="The server's command, after --.")
 ]
@@ -74,12 +75,12 @@ def record(
 
 def _port(command: list[str]) -> int:
     """The port that the command names, else the engine's own."""
-    from kb.cli.recording import OTHER_PORT, PORTS
+    from kb.vocab.dialects import dialect
     from kb.vocab.engines import parse_command
 
     launch = parse_command(command)
     named = str(launch.settings.get("port") or "")
-    return int(named) if named.isdigit() else PORTS.get(launch.engine or "", OTHER_PORT)
+    return int(named) if named.isdigit() else dialect(launch.engine or "").get("port", USUAL_PORT)
 
 
 def _make(folder: Path) -> None:

@@ -22,8 +22,6 @@ from typing import IO, Any, NamedTuple
 from kb.errors import KbctlError
 
 Json = dict[str, Any]
-PORTS = {"sglang": 30000, "llama.cpp": 8080}
-OTHER_PORT = 8000
 READY_PATHS = ("/v1/models", "/health")
 POLL_S = 1.0
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
