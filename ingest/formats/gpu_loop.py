@@ -30,6 +30,9 @@ _RESULT = re.compile(
 _RESULT_KEY = re.compile(
     r'(?i)"[^"\n]*(?:throughput|ttft|tpot|latency|tok(?:en)?s?_?(?:/|per)_?s|accuracy)[^"\n]*"\s*:'
 )
+_STATE_KEY = re.compile(
+    r'(?i)"[^"\n]*(?:util|power|watt|load|busy|usage)[^"\n]*"\s*:'
+)  # before all is parsed
 _LARGEST_OBJECT = 16 << 20
 _DEEPEST = 3
 _NEEDED = {"utilization_pct", "power_w"}
@@ -169,7 +172,8 @@ def _rows(source: Source) -> Iterator[tuple[int, Any]]:
 def _rows_within(source: Source) -> list[Any]:
     """The rows in a file that is one object over many lines: a list in it, or the object itself."""
     whole = re.match(r"\s*\{\s*\n", source.head) and source.size <= _LARGEST_OBJECT
-    return _rows_of(_parsed(source.text)) if whole and not _RESULT_KEY.search(source.head) else []
+    hopeful = whole and _STATE_KEY.search(source.head) and not _RESULT_KEY.search(source.head)
+    return _rows_of(_parsed(source.text)) if hopeful else []
 
 
 def _rows_of(raw: Any, depth: int = 0) -> list[Any]:
