@@ -59,6 +59,7 @@ WRONG = [
     ("sql 'select 1'", 3, "kbctl ingest FOLDER makes it"),
     ("link a.json 7fb28c9d", 3, "kbctl ingest FOLDER makes it"),
     ("note 7fb28c9d remark", 3, "kbctl ingest FOLDER makes it"),
+    ("parse folder", 2, "there is nothing to read"),
     ("rebuild", 3, "kbctl ingest FOLDER makes it"),
 ]
 
@@ -75,7 +76,7 @@ def test_what_cannot_be_answered_says_what_next_and_prints_nothing(
 
 
 def test_a_store_without_the_runs_asked_for_is_not_called_empty(capsys: pytest.CaptureFixture[str]) -> None:
-    told(capsys, "ingest -q folder")
+    assert "Next: name a folder with files" in told(capsys, "ingest folder")[1]
     assert "No run matches" in told(capsys, "runs --gpu h100")[2]
     assert "No runs recorded" in told(capsys, "runs")[2]
     status, _, err = told(capsys, "sql ''")

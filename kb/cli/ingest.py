@@ -12,6 +12,7 @@ import typer
 
 from kb.cli.options import AsJson, Quiet, StorePath, print_json
 from kb.cli.progress import Progress
+from kb.errors import KbctlError
 
 if TYPE_CHECKING:
     from ingest.intake import Report
@@ -46,11 +47,16 @@ def parse(files: Paths, as_json: AsJson = False, columns: Columns = None) -> Non
     from ingest.pipeline import read_paths
     from kb.wire import compact, reading_to_wire
 
+    nothing = True
     for reading in read_paths(files, _words(columns)):
+        nothing = False
         if as_json:
             typer.echo(compact(reading_to_wire(reading)))
         else:
             typer.echo("\n".join(_reading_lines(reading)))
+    if nothing:
+        where = ", ".join(map(str, files))
+        raise KbctlError("there is nothing to read", where=where, tip="name a file, or a folder with files")
 
 
 def ingest(
@@ -164,7 +170,7 @@ def _report_lines(report: Report) -> list[str]:
     lines.append(f"Runs: {change.total} ({len(change.new)} new, {len(change.changed)} changed{gone}).")
     if report.effects:
         lines.append("  " + ", ".join(f"{count} {effect}" for effect, count in report.effects.items()))
-    lines.append(f"Next: kbctl {_next(report)}")
+    lines.append(f"Next: {_next(report)}")
     return lines
 
 
@@ -182,7 +188,11 @@ def _unread_lines(report: Report) -> list[str]:
 
 
 def _next(report: Report) -> str:
-    return "runs" if report.change.total else "parse FILE   (what one file tells, and why it made no run)"
+    if report.change.total:
+        return "kbctl runs"
+    if not report.fates:
+        return "name a folder with files: nothing was read"
+    return "kbctl parse FILE   (what one file tells, and why it made no run)"
 
 
 def _joined(report: Report, store: Path | None) -> list[str]:
