@@ -169,8 +169,9 @@ def tuner(kernel: str, freeze: bool) -> dict[str, Any]:
     found = tuner_contexts(kernel)
     frozen(f"tuner-{kernel}", found, f"Kernel Tuner {kernel}: one context per GPU", freeze=freeze)
     plays = replay(found, ("recommender", "most frequent best"), most=100)
+    peers = peers_on(f"tuner-{kernel}", {one.key: one.half for one in found})
     return {
-        **report(plays),
-        "peers": peers_on(f"tuner-{kernel}"),
+        **{half: {**report(plays, half), "peers": peers[half]} for half in ("choose", "report")},
+        "all": {**report(plays), "peers": peers["all"]},
         "per_gpu": {one.context.key[0]: [one.valid, one.failures] for one in plays["recommender"]},
     }

@@ -212,26 +212,34 @@ def tuner(found: Json | None) -> str:
         return ""
     rows = []
     for kernel, told in found.items():
-        for name, one in ordered(told["policies"]):
-            rows.append(
-                [
-                    f"{kernel}: {name}",
-                    f"{one['valid_tries_to_within_5_pct']['mean']:.1f}",
-                    f"{one['failed_tries_to_within_5_pct']['mean']:.1f}",
-                ]
-            )
+        halves = [_tuned(told[half]) for half in ("report", "all")]
         rows += [
-            [f"{kernel}: {name}", f"{one['valid']:.1f}", f"{one['failed']:.1f}"]
-            for name, one in told["peers"].items()
+            [f"{kernel}: {name}", *(f"{number:.1f}" for half in halves for number in half[name])]
+            for name in halves[0]
         ]
-    head = ("space: policy", "valid tries before within 5 %", "failed tries before")
+    head = (
+        "space: policy",
+        "valid tries before within 5 %",
+        "failed tries before",
+        "valid, both halves",
+        "failed, both halves",
+    )
     title = "### Tuning spaces that are no language models, all GPUs but one known"
     said = (
-        "Means over the GPUs; 100 tries at most. Optuna is told of failures; its TPE is asked for numbers, "
-        "of which the most alike configuration is taken, and (*categories*) for words, drawn again where not "
-        "on offer."
+        "Means over the GPUs, first of the reported half; 100 tries at most. Optuna is told of failures; its "
+        "TPE is asked for numbers, of which the most alike configuration is taken, and (*categories*) for "
+        "words, drawn again where not on offer."
     )
     return f"{title}\n\n{said}\n\n{table(head, rows)}"
+
+
+def _tuned(told: Json) -> dict[str, tuple[float, float]]:
+    """Policy or peer -> valid and failed tries, of one half."""
+    measured = ("valid_tries_to_within_5_pct", "failed_tries_to_within_5_pct")
+    mine = {
+        name: (one[measured[0]]["mean"], one[measured[1]]["mean"]) for name, one in ordered(told["policies"])
+    }
+    return {**mine, **{name: (one["valid"], one["failed"]) for name, one in told["peers"].items()}}
 
 
 def intervals(found: Json | None) -> str:

@@ -13,12 +13,12 @@ import json
 import math
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kb.measurements import folder
-from recommend.replay import Context, playable
+from recommend.replay import Context, Key, playable
 from recommend.samples import shape_of
 from recommend.table import Columns, contexts, model_of
 
@@ -147,17 +147,19 @@ def peer_answers(path: Path) -> dict[tuple[str, ...], float]:
     return {key: statistics.fmean(values) for key, values in logs.items()}
 
 
-def peers_on(task: str) -> dict[str, dict[str, float]]:
-    """Policy of a peer -> mean valid and failed tries on a tuning space."""
-    found: dict[str, list[tuple[int, int]]] = {}
+def peers_on(task: str, half_of: Mapping[Key, str]) -> dict[str, dict[str, dict[str, float]]]:
+    """Half (``choose``, ``report``, ``all``) -> policy of a peer -> mean valid and failed tries."""
+    found: dict[str, dict[str, list[tuple[int, int]]]] = {"choose": {}, "report": {}, "all": {}}
     for row in (row for name in TUNER_PEERS for row in peer_plays(name) if row["task"] == task):
-        found.setdefault(row["policy"], []).append((int(row["tries"]), int(row["valid"])))
+        for half in (half_of[tuple(row["context"].split("|"))], "all"):
+            found[half].setdefault(row["policy"], []).append((int(row["tries"]), int(row["valid"])))
+    return {half: {name: _means(plays) for name, plays in told.items()} for half, told in found.items()}
+
+
+def _means(plays: Sequence[tuple[int, int]]) -> dict[str, float]:
     return {
-        policy: {
-            "valid": round(statistics.fmean(valid for _, valid in plays), 2),
-            "failed": round(statistics.fmean(tries - valid for tries, valid in plays), 2),
-        }
-        for policy, plays in found.items()
+        "valid": round(statistics.fmean(valid for _, valid in plays), 2),
+        "failed": round(statistics.fmean(tries - valid for tries, valid in plays), 2),
     }
 
 
