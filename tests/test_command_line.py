@@ -113,6 +113,15 @@ def test_help_holds_an_example_that_the_command_takes(command: str) -> None:
     found.make_context(name, shlex.split(example[1]))
 
 
+@pytest.mark.parametrize(
+    ("words", "place", "offered"), [("kbctl rec", 1, "recommend"), ("kbctl recommend --mod", 2, "--model")]
+)
+def test_the_shell_completes_commands_and_options(words: str, place: int, offered: str) -> None:
+    asked = {"_KBCTL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(place)}
+    done = subprocess.run(PROGRAM, env={**os.environ, **asked}, capture_output=True, text=True, check=False)
+    assert offered in done.stdout.split()
+
+
 @pytest.mark.parametrize("line", ["records list", "recommend --gpu h100 --model dsr1", "runs --json"])
 def test_a_reader_that_goes_away_is_not_the_answer_no(line: str) -> None:
     read, write = os.pipe()

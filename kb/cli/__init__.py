@@ -54,13 +54,13 @@ COMMANDS: dict[str, str] = {
 }
 
 
-def build(modules: Sequence[str]) -> typer.Typer:
-    """The application with the commands of the given modules."""
+def build(modules: Sequence[str], *, completion: bool = False) -> typer.Typer:
+    """The application with the commands of the given modules; ``completion`` of words by the shell costs."""
     app = typer.Typer(
         name="kbctl",
         help=ABOUT,
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=completion,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if asked in ANSWERS:
         gc.disable()  # these end before collecting pays; it would be a tenth of their time
     try:
-        app = build(modules)
+        app = build(modules, completion=asked not in COMMANDS)
         if asked in ANSWERS:  # the other commands of its module would be prepared for nothing
             app.registered_commands = [one for one in app.registered_commands if _name_of(one) == asked]
         app(arguments, prog_name="kbctl")
