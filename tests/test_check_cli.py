@@ -15,6 +15,7 @@ import pytest
 from test_records import GOOD, write
 
 from kb.cli import main
+from recommend.explain import run_lines
 
 FORBIDDEN = ("duckdb", "pydantic", "numpy", "sklearn", "rich", "markdown_it", "yaml")
 BAD = "--gpu sm120 --quantization nvfp4 --engine sglang==0.5.14 --set moe_runner_backend=flashinfer_trtllm"
@@ -218,6 +219,14 @@ def test_explain_suggests_private_records_and_tells_broken_ones(
     assert (code, out) == (2, "")
     assert "did you mean our-own-finding?" in err
     assert "a record was left out: " in err
+
+
+def test_what_nothing_is_known_of_takes_no_line_of_a_run() -> None:
+    lines = list(
+        run_lines({"run": "run:1", "effect": "ok", "stage": "serve", "failure": None, "invalid": None})
+    )
+    assert lines[0] == "run:1: ok at serve (blame: None)"
+    assert not any("None" in line for line in lines[1:])
 
 
 def test_explain_why_not(capsys: pytest.CaptureFixture[str]) -> None:

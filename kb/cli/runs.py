@@ -249,7 +249,7 @@ def _asked(run: Experiment, role: str, kernel: str) -> str:
 
 
 def _count(count: int | None) -> str | None:
-    return f"{count} GPUs" if count else None
+    return _counted(count) if count else None
 
 
 def _named(what: str, value: str | None) -> str | None:

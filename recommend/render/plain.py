@@ -25,7 +25,7 @@ def safe(text: object) -> str:
 
 def row(label: str, text: object, *, indent: int = 2, gutter: int = 10) -> Iterator[str]:
     """A labelled paragraph: the label in its column, the text wrapped beside it. Nothing for empty text."""
-    words = safe(text).strip()
+    words = "" if text is None else safe(text).strip()
     if not words:
         return
     lead = " " * indent + label.ljust(gutter)
