@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 import runpy
 import time
 import zipfile
@@ -16,6 +18,7 @@ from ingest.sources import Source, find_sources
 from kb.wire import compact, reading_to_wire
 
 HUGE = "9" * 5000
+SAMPLES = Path(__file__).parent / "formats"
 HANGS = 20.0  # CPU seconds: what took minutes before it was mended
 FOUND = {
     "lists-in-lists.json": '{"ttft_ms": 1, "output_tok_s": 2, "deep": ' + "[" * 900 + "]" * 900 + "}",
@@ -44,6 +47,7 @@ FOUND = {
     + "INFO 03-01 12:00:09 [loggers.py:1] Engine 000: Avg prompt throughput: 1.0 tokens/s, Avg generation "
     f"throughput: 5.0 tokens/s, Running: {HUGE} reqs, Waiting: 0 reqs, GPU KV cache usage: 1.0%\n" * 3,
     "empty_table.md": "# TTFT (ms)\n\n|\n|---|\n|\n|\n\n| |\n|---|\n| TTFT (ms) |\n| tok/s |\n",
+    "serial.md": "| run | TTFT (ms) |\n|---|---|\n" + "".join(f"| C{n} | 1{n} |\n" for n in (1, HUGE, 3)),
     "digits.txt": "$ vllm serve m --max-num-seqs " + "9" * 5000,
 }
 
@@ -93,3 +97,13 @@ def test_a_damaged_archive_is_told(tmp_path: Path, name: str, data: bytes) -> No
     readings = [read_source(one) for one in find_sources([path])]
     assert readings
     assert any("archive is damaged" in one.what for each in readings for one in each.problems)
+
+
+@pytest.mark.parametrize("folder", sorted(SAMPLES.iterdir()), ids=lambda folder: folder.name)
+def test_a_number_without_end_breaks_no_sample(folder: Path) -> None:
+    for path in sorted(folder.glob("*")):
+        data = path.read_bytes() if path.is_file() and ".expected." not in path.name else b""
+        if numbers := [found.span() for found in re.finditer(rb"\d+", data[:60_000])]:
+            first, last = random.Random(path.name).choice(numbers)
+            reading = read_source(Source(Path(path.name), data[:first] + HUGE.encode() + data[last:]))
+            assert not any("defect of kbctl" in one.what for one in reading.problems), (path, first)

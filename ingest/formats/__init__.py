@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import PurePath
 
@@ -21,6 +22,8 @@ from kb.model import Problem, Reading
 
 LEAST = 0.3
 SURE = 0.8
+MOST_READ_AGAIN = 64 << 20
+_ENDLESS = re.compile(rb"\d{300,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +78,7 @@ def read_source(source: Source, columns: Sequence[str] = ()) -> Reading:
         if sure < (LEAST if refused is None else SURE):
             break
         try:
-            if columns and found.read_with_columns is not None:
-                return found.read_with_columns(source, columns)
-            return found.read(source)
+            return read_as(found, source, columns)
         except Unreadable as error:
             refused = refused or _refused(source, found, str(error))
         except (KbctlError, MemoryError, OSError):
@@ -85,6 +86,34 @@ def read_source(source: Source, columns: Sequence[str] = ()) -> Reading:
         except Exception as error:
             refused = refused or _refused(source, found, _fault(error))
     return refused or _unknown(source)
+
+
+def read_as(found: Format, source: Source, columns: Sequence[str] = ()) -> Reading:
+    """What a source tells as this format; raises as the format's ``read`` does.
+
+    Python turns no more than 4,300 digits into a number, wherever a parser meets them: a source for which
+    it refuses is read again without any that nobody can mean as a number.
+    """
+    try:
+        return _read_as(found, source, columns)
+    except ValueError as error:
+        if "set_int_max_str_digits" not in str(error) or source.size > MOST_READ_AGAIN:
+            raise
+    told = _read_as(found, _with_data(source, _ENDLESS.sub(b"", source.data)), columns)
+    left_out = Problem(line=None, what="numbers of 300 digits and more are left out")
+    return replace(told, problems=(*told.problems, left_out))
+
+
+def _read_as(found: Format, source: Source, columns: Sequence[str]) -> Reading:
+    if columns and found.read_with_columns is not None:
+        return found.read_with_columns(source, columns)
+    return found.read(source)
+
+
+def _with_data(source: Source, data: bytes) -> Source:
+    other = Source(source.path, data, source.name)
+    other.samples, other.trouble = source.samples, source.trouble
+    return other
 
 
 def _candidates(source: Source) -> list[tuple[Format, float]]:

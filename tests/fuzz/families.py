@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ingest.formats import Format, Unreadable, all_formats, read_source
+from ingest.formats import Format, Unreadable, all_formats, read_as, read_source
 from ingest.redact import redact_reading
 from ingest.sources import Source, find_sources
 from kb.errors import KbctlError
@@ -110,7 +110,7 @@ def check_bytes(name: str, body: bytes, formats: list[Format]) -> None:
 
 def _read(form: Format, source: Source) -> None:
     try:
-        reading = form.read(source)
+        reading = read_as(form, source)
     except (Unreadable, KbctlError):
         return
     wire = reading_to_wire(redact_reading(reading))

@@ -82,6 +82,7 @@ def mangled(seeds: list[bytes], chance: random.Random) -> bytes:
 
 def run(family: Family, seconds: float, seed: int, out: Path) -> None:
     """Read mangled samples for some CPU seconds; every distinct finding is written to ``out``."""
+    out.mkdir(parents=True, exist_ok=True)
     chance, seeds = random.Random(seed), list(family.seeds())
     ended, count, seen = time.process_time() + seconds, 0, set[str]()
     while time.process_time() < ended:
