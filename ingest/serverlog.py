@@ -81,11 +81,12 @@ _DOCUMENT = re.compile(r'\ufeff?\s*[{[]\s*\n\s*["{\[]')
 def marks(head: str, sure: Sequence[str], likely: Sequence[str] = ()) -> float:
     """Confidence by marker texts: one of the ``sure`` gives 0.9, two 0.95; one of the ``likely`` 0.5.
 
-    A name alone makes no log: notes, tables and JSON documents name engines, too.
+    A name alone makes no log: notes, tables and JSON documents name engines, too. A JSON document that holds
+    lines of a log is one where no other format knows it better.
     """
     hits = sum(one in head for one in sure)
     if hits:
-        return 0.95 if hits > 1 else 0.9
+        return 0.5 if _DOCUMENT.match(head) else 0.95 if hits > 1 else 0.9
     return 0.5 if any(one in head for one in likely) and _is_loggish(head) else 0.0
 
 

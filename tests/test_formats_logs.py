@@ -94,3 +94,20 @@ def test_a_container_around_a_log_changes_nothing_of_its_verdict(case: Path, tem
     assert [one.outcome for one in inside.experiments] == [one.outcome for one in plain.experiments]
     assert [one.backend for one in inside.experiments] == [one.backend for one in plain.experiments]
     assert [one.measurements for one in inside.experiments] == [one.measurements for one in plain.experiments]
+
+
+def test_results_that_quote_a_log_are_results() -> None:
+    rows = [
+        {
+            "model": "Qwen3-8B",
+            "gpu": "RTX 3090",
+            "output_tok_s": 100.5 + at,
+            "concurrency": at,
+            "failures": [],
+        }
+        for at in (1, 2, 4)
+    ]
+    rows[0]["failures"] = ["slot update_slots: id 0 | task 1 | failed to find free space in the KV cache"]
+    reading = read_source(Source(Path("results.json"), json.dumps(rows, indent=1).encode()))
+    assert reading.format == "bench_json"
+    assert len(reading.experiments[0].measurements) == len(rows)
