@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 _SAMPLE = re.compile(
-    r"^(?P<name>[A-Za-z_:][\w:]*)\s*(?:\{(?P<labels>.*)\})?\s+(?P<value>[-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|NaN|\+?Inf))"
+    r'^(?P<name>[A-Za-z_:][\w:]*)\s*(?:\{(?P<labels>(?:[^"}]|"(?:[^"\\]|\\.)*+")*+)\})?'
+    r"\s+(?P<value>[-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|NaN|\+?Inf))"
     r"(?:\s+(?P<stamp>\d+))?(?:\s+[#←].*)?\s*$"
 )
 _LABEL = re.compile(r'([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"')

@@ -186,6 +186,7 @@ FORMAT = Format(
     kind="metrics",
     sniff=sniff,
     read=read,
+    version=2,
     docs="A server's own `/metrics` text (vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp): what it counted "
     "since its start, over all loads together, and the options it publishes.",
 )
