@@ -71,7 +71,7 @@ ACCESS = Bulk(marker=b'" 200 OK', busy=(b'"POST /',))
 
 
 _LOGGISH = re.compile(
-    r"\b(?:INFO|WARN(?:ING)?|ERROR|DEBUG|CRITICAL|FATAL)\b|Traceback \(most|^\s*File \"|"
+    r"\b(?:INFO|WARN(?:ING)?|ERROR|DEBUG|CRITICAL|FATAL)\b|Traceback \(most|^[ \t]*File \"|"
     r"\d\d:\d\d:\d\d|[Ee]rror: ",
     re.MULTILINE,
 )

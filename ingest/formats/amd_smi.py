@@ -38,7 +38,7 @@ _VERSIONS = re.compile(
 # The unit after its number, and the whole after the slash, stand in one cell with them.
 _SPACE_WITHIN = re.compile(r"(?<=\d) (?=(?:W|°C|MHz|%|[MG]B|[KMG]b/s|[KMG]B/s)(?:\s|$))|(?<=\d/)\s+(?=\d)")
 _USED_OF_WHOLE = ("memory_used_mib", "memory_total_mib")
-_MONITOR = re.compile(r"^\s*(?:TIMESTAMP\s+)?GPU\s+.*POWER", re.MULTILINE)
+_MONITOR = re.compile(r"^[ \t]*(?:TIMESTAMP[ \t]+)?GPU[ \t].*POWER", re.MULTILINE)
 # Paths of the text form (lower case, joined by "/"), in order of preference; metric -> paths.
 _METRICS: Mapping[str, tuple[str, ...]] = {
     "power_w": ("power/socket_power", "power/average_socket_power", "power/current_socket_power"),

@@ -23,7 +23,7 @@ from kb.model import Experiment, LineCount, Measurement, Problem, Reading
 from kb.vocab.engines import Launch, parse_shell
 
 _CLIENT = "write-up"
-_RULE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*\|", re.MULTILINE)
+_RULE = re.compile(r"^[ \t]*+(?:\|[ \t]*+)?:?-{2,}+:?[ \t]*+\|", re.MULTILINE)
 _PROGRAMS = ("python", "py", "javascript", "js", "typescript", "ts", "go", "rust", "c", "cpp", "java")
 _PLAIN = ("", ".txt", ".text", ".out", ".rst")
 

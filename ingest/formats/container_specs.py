@@ -25,7 +25,7 @@ from kb.vocab.engines import ENGINES, Launch, parse_command, parse_shell
 _COMPOSE = re.compile(r"^services:\s*(?:#.*)?$", re.MULTILINE)
 _MANIFEST = re.compile(r"^apiVersion:\s*\S+", re.MULTILINE)
 _CHART = re.compile(
-    r"^\s+(?:- )?modelURL:\s*\S|^(?:vllm|sglang|trtllm|tgi):\s*\n(?:\s*#.*\n)*\s+model:\s*\S", re.MULTILINE
+    r"^[ \t]+(?:- )?modelURL:\s*\S|^(?:vllm|sglang|trtllm|tgi):\s*\n(?:\s*#.*\n)*\s+model:\s*\S", re.MULTILINE
 )
 _KIND = re.compile(r"^kind:\s*\S+", re.MULTILINE)
 _SERVER = re.compile(

@@ -28,10 +28,10 @@ _RESULT = re.compile(
     r"concurren"
 )
 _RESULT_KEY = re.compile(
-    r'(?i)"[^"\n]*(?:throughput|ttft|tpot|latency|tok(?:en)?s?_?(?:/|per)_?s|accuracy)[^"\n]*"\s*:'
+    r'(?i)"[^"\n]{0,60}(?:throughput|ttft|tpot|latency|tok(?:en)?s?_?(?:/|per)_?s|accuracy)[^"\n]{0,60}"\s*:'
 )
 _STATE_KEY = re.compile(
-    r'(?i)"[^"\n]*(?:util|power|watt|load|busy|usage)[^"\n]*"\s*:'
+    r'(?i)"[^"\n]{0,60}(?:util|power|watt|load|busy|usage)[^"\n]{0,60}"\s*:'
 )  # before all is parsed
 _LARGEST_OBJECT = 16 << 20
 _DEEPEST = 3

@@ -20,7 +20,9 @@ from kb.model import Reading
 
 _FIGURE = r"(\d+(?:\.\d+)?)\s*(%|°?[A-Za-z]+)?"
 # A clock may stand behind the level it belongs to, as the tools print it (``sclk=1: 2455Mhz``).
-_PAIR = re.compile(rf"([A-Za-z][A-Za-z_%. ]*?)\s*[=:]\s*(?:\d+:\s+)?{_FIGURE}(?:\s*/\s*{_FIGURE})?(?![\w:])")
+_PAIR = re.compile(
+    rf"([A-Za-z][A-Za-z_%. ]{{0,60}}?)\s{{0,9}}[=:]\s*(?:\d+:\s+)?{_FIGURE}(?:\s*/\s*{_FIGURE})?(?![\w:])"
+)
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _STAMP = re.compile(rf"\d{{4}}[-/]\d\d[-/]\d\d[ T]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?|(?<![\d:]){_CLOCK}")
 _CARD = re.compile(r"\bGPU\s*[#\[]?\s*(\d{1,2})\b(?!\s*%)", re.IGNORECASE)

@@ -146,7 +146,7 @@ def _load(one: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _CONSOLE = re.compile(
-    r"^Benchmarks (?:Metadata|Info|Stats)\b|^\s*Benchmarks Stats:|ℹ .*Run Summary", re.MULTILINE
+    r"^Benchmarks (?:Metadata|Info|Stats)\b|^[ \t]*Benchmarks Stats:|ℹ .*Run Summary", re.MULTILINE
 )
 
 

@@ -98,7 +98,7 @@ def _sniff_bare(head: str, *, started: bool) -> float:
 
 def launches(text: str) -> Iterator[Launch]:
     """Every server start in a script, Dockerfile or unit, in order, with its line."""
-    plain = re.sub(r"^\s*\$ ", "", text[:_LARGEST].replace("\r\n", "\n"), flags=re.MULTILINE)
+    plain = re.sub(r"^[ \t]*\$ ", "", text[:_LARGEST].replace("\r\n", "\n"), flags=re.MULTILINE)
     if _UNIT.search(plain):
         plain = _unit_as_shell(plain)
     elif _DOCKERFILE.search(plain) and re.search(r"^FROM\s", plain, re.MULTILINE):

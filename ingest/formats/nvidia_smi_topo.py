@@ -17,7 +17,7 @@ from ingest.traces import line_count, trace_reading
 from kb.model import Reading
 
 _LINK = re.compile(r"^(?:X|NV\d+|NODE|SYS|PHB|PXB|PIX|SOC|PIXB|N/A|XGMI|PCIE)$")
-_HEADER = re.compile(r"^\s*(?:\x1b\[\d*m)?\s*GPU0\b.*(?:Affinity|GPU1|NIC0|mlx5_0)", re.MULTILINE)
+_HEADER = re.compile(r"^[ \t]*+(?:\x1b\[\d*m)?[ \t]*+GPU0\b.*(?:Affinity|GPU1|NIC0|mlx5_0)", re.MULTILINE)
 _QUERIED = re.compile(r"^\w.*, [\w.]+ \[(?:MiB|%|W|MHz)\]", re.MULTILINE)
 _NIC_NAME = re.compile(r"^\s*(NIC\d+):\s*(\S+)\s*$")
 # From near to far; the farthest pair is what a collective over all GPUs feels.

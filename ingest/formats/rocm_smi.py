@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _CARD = re.compile(r'"card\d+"\s*:\s*\{')
 _HEADER = re.compile(r"^[# ]*(?:GPU|Device)\s.*(?:SCLK|Temp).*(?:GPU%|GPU use).*$", re.MULTILINE)
-_PAIR = re.compile(r"^\s*GPU\[(\d+)\]\s*:\s*([A-Za-z][^:]*?)\s*:\s+(\S.*)$", re.MULTILINE)
+_PAIR = re.compile(r"^[ \t]*GPU\[(\d+)\][ \t]*:[ \t]*([A-Za-z][^:\n]*?)[ \t]*:[ \t]+(\S.*)$", re.MULTILINE)
 _DRIVER = re.compile(r"^\s*Driver version:\s*(\S+)\s*$", re.IGNORECASE)
 # Unit of a cell -> the columns that have it, and their metrics ("" for none of ours).
 _COLUMNS: tuple[tuple[str, dict[str, str]], ...] = (

@@ -16,13 +16,14 @@ from kb.model import Reading
 _LINE = re.compile(r"\bRAM (\d+)/(\d+)MB\b.*\bGR3D_FREQ (\d+)%(?:@\[?(\d+))?")
 _HEAT = re.compile(r"\bGPU@(\d+(?:\.\d+)?)C", re.IGNORECASE)
 _POWER = re.compile(r"\b(?:POM_5V|VDD_SYS|VDD)_GPU(?:_SOC)? (\d+)(?:mW)?/")
+_LONGEST = 2000
 _STAMP = re.compile(r"^(\d\d)-(\d\d)-(\d{4}) (\d\d:\d\d:\d\d)\b")
 
 
 def sniff(source: Source) -> float:
     """Most of the first lines are the tool's."""
     lines = [line for line in source.raw_head.split("\n")[:20] if line.strip()]
-    return 0.95 if lines and 2 * sum(1 for line in lines if _LINE.search(line)) >= len(lines) else 0.0
+    return 0.95 if lines and 2 * sum(1 for line in lines if _sample(line)) >= len(lines) else 0.0
 
 
 def read(source: Source) -> Reading:
@@ -53,9 +54,10 @@ def read(source: Source) -> Reading:
 
 
 def _sample(line: str) -> dict[str, float | None]:
-    found, heat, power = _LINE.search(line), _HEAT.search(line), _POWER.search(line)
+    found = _LINE.search(line) if len(line) <= _LONGEST else None
     if not found:
         return {}
+    heat, power = _HEAT.search(line), _POWER.search(line)
     return {
         "memory_used_mib": float(found[1]),
         "memory_total_mib": float(found[2]),
