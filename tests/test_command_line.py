@@ -45,6 +45,7 @@ WRONG = [
     ("runbook --gpu h100 --model dsr1 -o nowhere/x.md", 2, "name a file in a folder that is there"),
     ("check folder", 2, "this is a folder"),
     ("check nothing.sh", 2, "no such file"),
+    ("explain architecture:../gates/curated:X", 2, "no record, run, gate or signature"),
     ("explain --gpu sm120 --why-not moe=foo", 2, "moe is done by trtllm-gen, "),
     ("explain --gpu sm120 --why-not moe=", 2, "no kernel of moe"),
     ("explain --gpu sm120 --why-not mo=cutlass", 2, "no role is called 'mo'"),

@@ -58,5 +58,6 @@ def step(engine: str, architecture: str) -> Step | None:
 def table(engine: str) -> dict[str, Any]:
     """An engine's table as it is written; empty for an engine without one."""
     path = _FOLDER / f"{engine}.json"
-    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    is_there = path.parent == _FOLDER and path.exists()  # a name that someone typed may be a path
+    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if is_there else {}
     return known
