@@ -147,7 +147,7 @@ class Pass:
         return list(zip(*rows, strict=True))
 
     def _is_row(self, line: str, row: list[str], number: int) -> bool:
-        if not line.strip(self.layout.delimiter + "\r :-"):
+        if not line.strip(self.layout.delimiter + "\t\r :-"):
             return False  # blank, or the rule below a header
         if line.strip("\r \ufeff") == self.layout.header and self.layout.header[:1] != "#":
             self.summary.sessions += 1

@@ -189,3 +189,11 @@ def test_times(text: str, iso: str | None) -> None:
 def test_span_of_impossible_times_is_unknown() -> None:
     assert seconds_between("2026/13/45 99:99:99", "2026/13/45 99:99:99") is None
     assert seconds_between("12:34:56", "12:35:06") == 10.0
+
+
+def test_a_line_of_blanks_between_rows_is_no_trouble() -> None:
+    text = (
+        "timestamp,gpu,util_pct,power_w\n2026-03-01 12:00:00,0,50,100\n\t\n \n2026-03-01 12:00:01,0,60,100\n"
+    )
+    reading = read_source(Source(Path("trace.csv"), text.encode()))
+    assert (reading.status, reading.problems) == ("parsed", ())

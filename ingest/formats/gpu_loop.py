@@ -304,7 +304,7 @@ FORMATS = [
     Format(
         name="gpu_loop_csv",
         kind="trace",
-        version=5,
+        version=6,
         sniff=sniff_csv,
         read=read_csv,
         docs="CSV of people's own loops around nvidia-smi, NVML or rocm-smi: columns are recognised by name "

@@ -188,7 +188,7 @@ FORMATS = [
     Format(
         name="nvidia_smi_csv",
         kind="trace",
-        version=5,
+        version=6,
         sniff=sniff_query,
         read=read,
         docs="Output of `nvidia-smi --query-gpu=… --format=csv`, any columns, with or without units, "
