@@ -191,6 +191,7 @@ def _widths(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: one for key, one in settings.items() if key in ("tp", "pp", "ep", "dp")}
 
 
+_LONGEST_TITLE = 1000  # of one, or of those above a table: the innermost stands last
 _COMPARES = re.compile(r"(?i)\b(?:vs|versus|compar\w*|against|than|and|or)\b")
 _PARTS = re.compile(r"\s+[—–|·/-]\s+|[:,]\s+|\s+on\s+|[()]")
 
@@ -226,6 +227,7 @@ def _name_card(facts: Facts, heading: str) -> None:
 
 def titled(title: str, base: Facts) -> Facts:
     """Facts that lack them with what parts of a title name: "llama.cpp — RTX 3050 — Llama 3.2 3B"."""
+    title = title[:_LONGEST_TITLE]
     facts = replace(base, engine=base.engine or _server_in(title), settings=dict(base.settings))
     _take_counts(facts, title)
     cards, parts = _cards_in(title), _parts(title)
@@ -238,6 +240,7 @@ def titled(title: str, base: Facts) -> Facts:
 
 def headed(heading: str, base: Facts) -> Facts:
     """Facts with what a heading adds: "4x RTX PRO 6000", "TP=2", the model or the server that it names."""
+    heading = heading[-_LONGEST_TITLE:]
     facts = replace(base, settings=dict(base.settings))
     _take_counts(facts, heading)
     parts = [part.strip() for part in reversed(heading.split(" / "))]

@@ -27,6 +27,7 @@ def shapes() -> Iterator[tuple[str, bytes, bytes, bytes]]:
     yield "blank.txt", b"", b"\n", b""
     yield "blank.md", b"", b"\n", b""
     yield "blank.yaml", b"", b" \n", b""
+    yield "heading.md", b"# ", b"a ", b"\n\n| TTFT (ms) | tok/s |\n|---|---|\n| 1 | 2 |\n"
     yield "board.txt", b"", b"RAM 1/2MB ", b""
     yield "states.json", b'{\n"', b"util", b""
     yield "words.txt", b"", b"a" * 200 + b" " * 195 + b"\n", b""
