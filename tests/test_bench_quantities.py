@@ -203,3 +203,9 @@ def test_loads_that_two_lists_share_are_left_open_where_order_does_not_tell() ->
     lists = {"input_lens": [128, 512], "batch_sizes": [1, 4]}
     told = read_row(find_rows(lists | {"results": {"4": {"512": result}}}).rows[0]).workload
     assert told == {"batch_size": 4, "input_len": 512}
+
+
+@pytest.mark.parametrize("label", ["TTFT (s)", "TTFT (ms)"])
+def test_seconds_under_the_label_of_milliseconds_leave_what_says_seconds(label: str) -> None:
+    told = read_row({label: "0.5", "TPOT (ms)": "0.02", "tok/s/user": "50"}).metrics
+    assert (told["ttft_ms_mean"], told["tpot_ms_mean"]) == (500.0, 20.0)

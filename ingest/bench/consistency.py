@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ingest.bench.quantities import words_of
+
 if TYPE_CHECKING:
     from ingest.bench.rows import Row
 
 _NEAR = 0.02
 _LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
+_SECONDS = {"s", "sec", "secs", "second", "seconds"}
 _SPEED = "output_tok_s_per_user"
 
 
@@ -33,7 +36,8 @@ def _settle_unit(row: Row) -> None:
     if not told or any(abs(one - 1) > 5 * _NEAR for one in told):
         return
     for name, value in row.metrics.items():
-        if name.startswith(_LATENCIES) and value is not None:
+        said = set(words_of(row.labels.get(name, "")).split())
+        if name.startswith(_LATENCIES) and value is not None and not said & _SECONDS:
             row.metrics[name] = value * 1e3
             row.source_names[name] = f"{row.labels.get(name, name)}: in seconds, by the speed beside it"
 

@@ -188,7 +188,7 @@ FORMAT = Format(
     kind="note",
     sniff=_sniff,
     read=_read,
-    version=4,
+    version=5,
     docs=(
         "Markdown write-ups. Read are: tables whose columns name results (one point per row), tables "
         "whose rows do (one per column), and tables of one metric that a heading names (one per cell); "

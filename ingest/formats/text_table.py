@@ -149,7 +149,7 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
-    version=4,
+    version=5,
     docs=(
         "Result tables in plain text, in logs of runners, or captured from a terminal: columns parted by "
         "blanks, by bars or drawn as a box, and comma lists under a title. Labels are read as those of "
