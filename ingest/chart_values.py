@@ -86,4 +86,4 @@ def _flags(node: Mapping[str, Any], depth: int = 0) -> list[str]:
 def _gpus(node: Mapping[str, Any]) -> int | None:
     resources = node.get("resources")
     told = node.get("requestGPU") or (resources.get("gpu") if isinstance(resources, Mapping) else None)
-    return int(str(told)) if str(told).isdigit() else None
+    return int(str(told)) if str(told).isdecimal() else None

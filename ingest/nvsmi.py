@@ -84,10 +84,11 @@ class Machine:
         self.first = self.first or self.last
         self.facts |= {key: word for key, value in facts.items() if (word := known(value))}
         # Cards are listed by index; of a choice of them (-i) only their minor numbers are told.
-        is_whole = not (attached or "").isdigit() or int(attached or 0) <= len(self._open)
+        is_whole = not (attached or "").isdecimal() or int(attached or 0) <= len(self._open)
         for at, (bus, fields) in enumerate(self._open):
             minor = fields.get("minor_number", "")
-            self._take(at if is_whole or not minor.isdigit() else int(minor), bus, fields, known(stamp) or "")
+            index = int(minor) if minor.isdecimal() and not is_whole else at
+            self._take(index, bus, fields, known(stamp) or "")
         self._open = []
 
     def _take(self, index: int, bus: str, fields: Mapping[str, str], at: str) -> None:

@@ -107,3 +107,10 @@ def test_a_number_without_end_breaks_no_sample(folder: Path) -> None:
             first, last = random.Random(path.name).choice(numbers)
             reading = read_source(Source(Path(path.name), data[:first] + HUGE.encode() + data[last:]))
             assert not any("defect of kbctl" in one.what for one in reading.problems), (path, first)
+
+
+def test_a_number_without_end_costs_a_document_nothing_else() -> None:
+    text = '{"mean_ttft_ms": 12.5, "output_throughput": 100.0, "completed": ' + HUGE + ', "model_id": "m"}'
+    reading = read_source(Source(Path("result.json"), text.encode()))
+    assert reading.experiments[0].measurements[0].metrics["ttft_ms_mean"] == 12.5
+    assert any("300 digits" in one.what for one in reading.problems)

@@ -139,7 +139,7 @@ class _Reader:
         except RecursionError:
             self._problem(line, "nested too deeply to be read")
             return len(self.text)
-        except ValueError as error:
+        except json.JSONDecodeError as error:
             return self._skip_broken(start, line, error)
         if isinstance(value, dict | list):
             self.out.found.append((line, value))
@@ -147,14 +147,13 @@ class _Reader:
         self._note(line, "text between the JSON documents was left out")
         return self._end_of_line(end)
 
-    def _skip_broken(self, start: int, line: int, error: ValueError) -> int:
+    def _skip_broken(self, start: int, line: int, error: json.JSONDecodeError) -> int:
         stop = self._end_of_line(start)
         rest = self.text[stop:].strip()
         if self.text[start] not in "{[":
             self._note(line, "text between the JSON documents was left out")
             return stop
-        reason = getattr(error, "msg", str(error))
-        broken_line = line + self.text.count("\n", start, getattr(error, "pos", start))
+        reason, broken_line = error.msg, line + self.text.count("\n", start, error.pos)
         if rest[:1] == "{" and self.text[start:stop].strip()[:2] != "{":
             self._problem(line, f"this line is not valid JSON ({reason}); it was left out")
             return stop
@@ -164,7 +163,7 @@ class _Reader:
         mended = close_cut(self.text[start:])
         try:
             value = self._decoder.decode(mended)
-        except (ValueError, RecursionError):
+        except (json.JSONDecodeError, RecursionError):
             self._problem(line, f"not valid JSON ({reason})")
             return len(self.text)
         self._problem(

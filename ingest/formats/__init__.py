@@ -99,7 +99,7 @@ def read_as(found: Format, source: Source, columns: Sequence[str] = ()) -> Readi
     except ValueError as error:
         if "set_int_max_str_digits" not in str(error) or source.size > MOST_READ_AGAIN:
             raise
-    told = _read_as(found, _with_data(source, _ENDLESS.sub(b"", source.data)), columns)
+    told = _read_as(found, _with_data(source, _ENDLESS.sub(b"null", source.data)), columns)
     left_out = Problem(line=None, what="numbers of 300 digits and more are left out")
     return replace(told, problems=(*told.problems, left_out))
 

@@ -82,7 +82,7 @@ def _trace(at: int, card: Mapping[str, Any]) -> GpuTrace:
             metrics.setdefault(told[0], {})[told[1]] = round(value * told[2], 3)
     index, samples = str(card.get("index", at)), card.get("samples", card.get("sample_count"))
     return GpuTrace(
-        index=int(index) if index.isdigit() else at,
+        index=int(index) if index.isdecimal() else at,
         name=card["name"] if isinstance(card.get("name"), str) else None,
         uuid=card["uuid"] if isinstance(card.get("uuid"), str) and card["uuid"] else None,
         samples=samples if isinstance(samples, int) else 0,

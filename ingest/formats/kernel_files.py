@@ -43,7 +43,7 @@ def read_tuned(source: Source) -> Reading:
         raise Unreadable("the JSON holds no object at its top")
     named = _TUNED.search(source.name)
     version = raw.get("triton_version")
-    extra: dict[str, Any] = {"batch_sizes": sorted(int(key) for key in raw if key.isdigit())}
+    extra: dict[str, Any] = {"batch_sizes": sorted(int(key) for key in raw if key.isdecimal())}
     extra |= {found["key"]: int(found["value"]) for found in _SHAPE.finditer(source.name)}
     extra |= {key: word for key in ("dtype", "block") if named and (word := named[key])}
     backend = Backend(dependencies={"triton": version} if isinstance(version, str) else {})

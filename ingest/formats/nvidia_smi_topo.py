@@ -85,7 +85,7 @@ def _extra(
     numa = {gpu: word for gpu in gpus if (word := links[gpu].get("NUMA Affinity"))}
     return {
         "links": {name: dict(row) for name, row in links.items()},
-        "numa": {gpu: int(word) if word.isdigit() else word for gpu, word in numa.items()},
+        "numa": {gpu: int(word) if word.isdecimal() else word for gpu, word in numa.items()},
         "nic_near": {gpu: nic for gpu, nic in near.items() if nic},
         "nics": dict(nics) or {name: name for name in cards},
     }

@@ -193,7 +193,7 @@ class _Scrapes:
             info = self.info[card]
             index = info.get("index", "")
             who: dict[str, Any] = {
-                "index": int(index) if index.isdigit() else None,
+                "index": int(index) if index.isdecimal() else None,
                 "name": known(info.get("name")),
                 "uuid": known(info.get("uuid")),
             }
