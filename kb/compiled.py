@@ -12,26 +12,11 @@ from typing import Any
 
 from kb.records import Condition, EvidenceOf, Instead, Match, Range, Record
 from kb.vocab import models
+from kb.vocab.repositories import repository
 from kb.words import canonical_kernel
 
 Json = dict[str, Any]
 
-_REPOSITORIES = {
-    "cutlass": "NVIDIA/cutlass",
-    "deepgemm": "deepseek-ai/DeepGEMM",
-    "flash-attention": "Dao-AILab/flash-attention",
-    "flashinfer": "flashinfer-ai/flashinfer",
-    "flashmla": "deepseek-ai/FlashMLA",
-    "llama.cpp": "ggml-org/llama.cpp",
-    "nccl": "NVIDIA/nccl",
-    "pytorch": "pytorch/pytorch",
-    "rtx6kpro": "local-inference-lab/rtx6kpro",
-    "sglang": "sgl-project/sglang",
-    "tensorrt-llm": "NVIDIA/TensorRT-LLM",
-    "triton": "triton-lang/triton",
-    "vllm": "vllm-project/vllm",
-    "xformers": "facebookresearch/xformers",
-}
 _PLAIN = (
     "arch",
     "gpu",
@@ -140,13 +125,13 @@ def url_of(ref: str) -> str | None:
     if ref.startswith(("https://", "http://")):
         return ref
     issue = re.fullmatch(r"([\w.-]+/)?([\w.-]+)#(\d+)", ref)
-    if issue and (repository := _repository(issue[1], issue[2])):
-        return f"https://github.com/{repository}/issues/{issue[3]}"
+    if issue and (found := _repository(issue[1], issue[2])):
+        return f"https://github.com/{found}/issues/{issue[3]}"
     file = re.fullmatch(r"([\w.-]+/)?([\w.-]+):(\S+)", ref)
-    if file and (repository := _repository(file[1], file[2])):
-        return f"https://github.com/{repository}/blob/HEAD/{file[3]}"
+    if file and (found := _repository(file[1], file[2])):
+        return f"https://github.com/{found}/blob/HEAD/{file[3]}"
     return None
 
 
 def _repository(owner: str | None, name: str) -> str | None:
-    return f"{owner}{name}" if owner else _REPOSITORIES.get(name.lower())
+    return f"{owner}{name}" if owner else repository(name)

@@ -12,19 +12,11 @@ from typing import Any
 
 from kb.vocab import gates, options, refusals
 from kb.vocab.engines import role_names
+from kb.vocab.repositories import repository
 from recommend import remedy
 from recommend.findings import Finding, how
 from recommend.question import Query
 from recommend.requirements import source_url
-
-_REPOSITORIES = {
-    "sglang": "sgl-project/sglang",
-    "vllm": "vllm-project/vllm",
-    "tensorrt-llm": "NVIDIA/TensorRT-LLM",
-    "llama.cpp": "ggml-org/llama.cpp",
-    "lmdeploy": "InternLM/lmdeploy",
-    "tgi": "huggingface/text-generation-inference",
-}
 
 
 def refused(query: Query, others: Sequence[Finding] = ()) -> Iterator[Finding]:
@@ -32,8 +24,9 @@ def refused(query: Query, others: Sequence[Finding] = ()) -> Iterator[Finding]:
     if query.engine is None or query.arch is None:
         return
     chosen = {role: one.kernel for role, one in query.resolved.items() if one.by != "auto"}
-    asked = (query.engine, query.engine_version, query.arch, query.entry, query.quantization, query.settings)
-    for one in refusals.refusals(*asked, chosen, query.environment):
+    facts = gates.facts_of(query.engine, query.arch, query.entry, query.quantization, query.settings)
+    facts |= {"environment": query.environment, "whole": False, "roles": chosen}
+    for one in refusals.refusals(query.engine, query.engine_version, facts):
         yield _finding(one, query, [found for found in others if _contradicts(found, one)])
 
 
@@ -82,7 +75,7 @@ def _instead(text: str | None, query: Query) -> Mapping[str, Any]:
 
 
 def _row(gate: gates.Gate) -> dict[str, str | None]:
-    ref = f"{_REPOSITORIES.get(gate.engine, gate.engine)}:{gate.file}"
+    ref = f"{repository(gate.engine) or gate.engine}:{gate.file}"
     return {
         "ref": ref,
         "kind": "source",

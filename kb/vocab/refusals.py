@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kb import versions
-from kb.vocab.gates import Gate, as_gate, facts_of, holds
-from kb.vocab.models import ModelEntry
+from kb.vocab.gates import Gate, as_gate, holds
 
 _FOLDER = Path(__file__).with_name("gates")
 
@@ -35,22 +34,12 @@ class Refusal(NamedTuple):
     instead: str | None
 
 
-def refusals(  # noqa: PLR0913, PLR0917 - one question has as many sides
-    engine: str,
-    version: str | None,
-    arch: str | None,
-    model: ModelEntry | None = None,
-    quantization: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    chosen: Mapping[str, str] | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> tuple[Refusal, ...]:
-    """The gates that refuse a question, as far as it says all that they ask. ``chosen``: role → kernel."""
-    rows = _refusing(engine, arch)
-    if not rows:
-        return ()
-    facts = facts_of(engine, arch, model, quantization, settings or {})
-    facts |= {"environment": environment or {}, "whole": False, "roles": chosen or {}}
+def refusals(engine: str, version: str | None, facts: Mapping[str, Any]) -> tuple[Refusal, ...]:
+    """The gates that refuse a question, as far as it says all that they ask.
+
+    ``facts`` as ``gates.facts_of`` gives them, with ``environment`` and ``roles`` (role → kernel chosen).
+    """
+    rows = _refusing(engine, facts["arch"])
     said = {"", facts["layout"], *(facts["quantization"] or ()), *facts["roles"]}
     said.update(key.partition(".")[0] for key in facts["settings"])
     held = [row for word in said & rows.keys() for row in rows[word] if holds(row["when"], facts)]
