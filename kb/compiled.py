@@ -94,8 +94,10 @@ def _condition(name: str, key: str | None, condition: Condition) -> Json:
 
 @cache
 def _family(name: str) -> list[str]:
-    found = models.family_of(name)
-    return [found, name] if found and found != name else [name]
+    found, bare = models.family_of(name), models.canonical_name(name)
+    if found is None or found == bare or models.is_narrower(bare, found):
+        return [bare]
+    return [found, bare]
 
 
 @cache

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 _KEPT = 12
-FORM = 7  # raised when the compiled form changes
+FORM = 8  # raised when the compiled form changes
 # What only an answer tells of a record; whether it speaks at all is decided without.
 _TOLD = ("path", "shipped", "title", "checked", "cause", "aliases", "instead", "evidence")
 
@@ -185,9 +185,16 @@ def _named(record: Json, dimension: str, key: str | None) -> bytes:
         named = [row[2].get("any") for row in alternative["when"] if row[:2] == [dimension, key]]
         if not named or not named[0]:
             return _ANY
-        mirrored = alternative["mirror"] if dimension == "arch" else ()
-        found |= {_word(str(one)) for one in (*named[0], *mirrored)}
+        further = alternative["mirror"] if dimension == "arch" else _families(named[0])
+        found |= {_word(str(one)) for one in (*named[0], *further)}
     return b"".join(sorted(found))
+
+
+def _families(names: Iterable[str]) -> list[str]:
+    """The catalog's families that names belong to: a question gives the family, not the narrower name."""
+    from kb.vocab import models
+
+    return [family for name in names if (family := models.family_of(str(name)))]
 
 
 def _stamp(folder: Path) -> str:

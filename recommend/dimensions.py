@@ -173,7 +173,8 @@ def _ids(query: Query) -> tuple[Any, ...] | None:
 
 
 def _family(query: Query) -> tuple[Any, ...] | None:
-    return (query.model.family,) if query.model.family else None
+    family = query.model.family
+    return models.families_of(family, query.model.id, query.model.name) if family else None
 
 
 def _architecture(query: Query) -> tuple[Any, ...] | None:

@@ -71,6 +71,14 @@ def verdict(
             "--quantization fp8",
         ),
         ('model = { family = ["glm-5"] }', "--model glm5-nvfp4", "--model deepseek-v3", ""),
+        ('model = { family = ["kimi-k2.5"] }', "--model Kimi-K2.5-NVFP4", "--model Kimi-K2-Instruct", ""),
+        ('model = { family = ["kimi-k2"] }', "--model Kimi-K2.5-NVFP4", "--model glm5-nvfp4", ""),
+        (
+            'model = { family = ["qwen2-vl"] }',
+            "--model Qwen2-VL-7B-Instruct",
+            "--model Qwen2-7B-Instruct",
+            "",
+        ),
         (
             'model = { attention = ["mla"] }',
             "--model deepseek-v3",

@@ -109,6 +109,21 @@ def family_of(text: str) -> str | None:
     return None
 
 
+def families_of(family: str, *names: str | None) -> tuple[str, ...]:
+    """A family, and the narrower ones that names spell: ``kimi-k2`` and, for Kimi-K2.5-NVFP4, ``kimi-k2.5``."""
+    found = [family]
+    for name in names:
+        parts = canonical_name(name or "").split("-")
+        starts = ["-".join(parts[: end + 1]) for end in range(len(parts))]
+        found += [start for start in starts if is_narrower(start, family)]
+    return tuple(dict.fromkeys(found))
+
+
+def is_narrower(name: str, family: str) -> bool:
+    """Whether a name says more than a family's: ``kimi-k2.5`` and ``deepseek-v4-pro`` do, ``glm5`` does not."""
+    return name.startswith(family) and name != family
+
+
 def find_by_architecture(
     architecture: str, layers: int | None = None, hidden: int | None = None
 ) -> ModelEntry | None:
