@@ -107,10 +107,21 @@ MODELS = {
     "sinks": "gpt-oss-20b",
     "linear-attention": "Qwen3.5-35B-A3B",
 }
+ARCHITECTURES = {
+    "DeepseekV32": "DeepSeek-V3.2",
+    "(?!DeepseekV4)": "DeepSeek-V3.2",
+    "NemotronH": "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+    "Gemma4": "google/gemma-4-31B-it",
+}
 MODELS |= {"moe": "Qwen3-30B-A3B", "sliding": "gemma-3-27b-it"}
 # Conditions for which a question would need a model or a variable of its own.
 NOT_ASKED = {"head_dim", "env_is", "not_quantization"}
 KV_WORDS = {"fp8": "fp8_e4m3", "bf16": "bfloat16", "fp16": "float16"}
+
+
+def meets(values: list | dict) -> object:
+    """A value that a condition on a setting asks for."""
+    return values[0] if isinstance(values, list) else values.get("min", "other")
 
 
 def question_of(row: dict) -> Asked:
@@ -122,7 +133,9 @@ def question_of(row: dict) -> Asked:
         settings["kv_cache_dtype"] = [KV_WORDS.get(when["kv_dtype"][0], when["kv_dtype"][0])]
     if "layout" in when:
         settings["quantization"] = when["layout"][-1:]
-    named = "DeepSeek-R1" if "family" in when else "gpt-oss-20b" if "architecture" in when else "Qwen3-8B"
+    named = "DeepSeek-R1" if "family" in when else "Qwen3-8B"
+    if "architecture" in when:
+        named = ARCHITECTURES.get(when["architecture"][0], "gpt-oss-20b")
     switches = [f"{name}=1" for name in when.get("env_on", ())] + [
         f"{one}=0" for one in when.get("env_off", ())
     ]
@@ -131,7 +144,7 @@ def question_of(row: dict) -> Asked:
         engine=f"{row['engine']}=={row['versions'][0]}",
         model=next((MODELS[name] for name in when.get("features", ()) if name in MODELS), named),
         quantization=None if "layout" in when else when.get("quantization", [None])[-1],
-        settings=tuple(f"{key}={values[0]}" for key, values in settings.items()),
+        settings=tuple(f"{key}={meets(values)}" for key, values in settings.items()),
         environment=tuple(switches),
         roles=tuple(f"{role}={kernels[0]}" for role, kernels in when.get("roles", {}).items()),
     )

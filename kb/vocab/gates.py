@@ -252,9 +252,20 @@ def _check_environment(name: str, wanted: Any, environment: Mapping[str, str]) -
     return state.get(name, not all(given))
 
 
-def _has(value: Any, allowed: list[Any]) -> bool:
+def _has(value: Any, allowed: list[Any] | Mapping[str, Any]) -> bool:
+    """Whether a given value is one of a list, or in bounds (``min``) and none of ``not``."""
+    if isinstance(allowed, Mapping):
+        return _is_given(value) and _in_bounds(value, allowed) and not _has(value, allowed.get("not", []))
     word = value.lower() if isinstance(value, str) else value
     return value in allowed or word in allowed or (True in allowed and truth(value))
+
+
+def _is_given(value: Any) -> bool:
+    return str(value).lower() not in (*_UNSET, "null")
+
+
+def _in_bounds(value: Any, bounds: Mapping[str, Any]) -> bool:
+    return "min" not in bounds or (str(value).isdecimal() and int(value) >= bounds["min"])
 
 
 def _check_model(name: str, wanted: Any, model: ModelEntry | None) -> bool | None:
