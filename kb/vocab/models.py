@@ -110,7 +110,7 @@ def family_of(text: str) -> str | None:
 
 
 def families_of(family: str, *names: str | None) -> tuple[str, ...]:
-    """A family, and the narrower ones that names spell: ``kimi-k2`` and, for Kimi-K2.5-NVFP4, ``kimi-k2.5``."""
+    """A family and the narrower ones that names spell: ``kimi-k2``, and for Kimi-K2.5-NVFP4 ``kimi-k2.5``."""
     found = [family]
     for name in names:
         parts = canonical_name(name or "").split("-")
@@ -120,7 +120,7 @@ def families_of(family: str, *names: str | None) -> tuple[str, ...]:
 
 
 def is_narrower(name: str, family: str) -> bool:
-    """Whether a name says more than a family's: ``kimi-k2.5`` and ``deepseek-v4-pro`` do, ``glm5`` does not."""
+    """Whether a name says more than a family's: ``kimi-k2.5`` and ``deepseek-v4-pro`` do, ``glm5`` not."""
     return name.startswith(family) and name != family
 
 
