@@ -12,6 +12,7 @@ from typing import Any
 
 from kb.records import Condition, EvidenceOf, Instead, Match, Range, Record
 from kb.vocab import models
+from kb.vocab.dialects import SERVERS
 from kb.vocab.repositories import repository
 from kb.words import canonical_kernel
 
@@ -36,6 +37,7 @@ _MODEL = ("id", "family", "architecture", "attention", "features", "head_dim")
 def compiled(record: Record, *, shipped: bool) -> Json:
     """One record as JSON: id, path, good, matches, outcomes, ranges, instead, evidence …"""
     content = record.content
+    matches = [_match(match) for match in content.match]
     return {
         "id": record.id,
         "path": str(record.path),
@@ -45,12 +47,25 @@ def compiled(record: Record, *, shipped: bool) -> Json:
         "cause": content.cause,
         "aliases": list(content.aliases),
         "good": record.good,
-        "matches": [_match(match) for match in content.match],
+        "matches": matches,
+        "engines": _engines(matches, content.range),
         "outcomes": [outcome.model_dump(exclude_none=True) for outcome in content.outcome],
         "ranges": ranges(content.range),
         "instead": [_instead(one) for one in content.instead],
         "evidence": [_evidence(one) for one in content.evidence],
     }
+
+
+def _engines(matches: list[Json], rows: tuple[Range, ...]) -> list[str] | None:
+    """The servers that a record can speak about, by its ranges and its alternatives; None for any of them."""
+    bound = {row.component for row in rows} & set(SERVERS)
+    named: set[str] = set()
+    for alternative in matches:
+        listed = [condition.get("any") for name, _, condition in alternative["when"] if name == "engine"]
+        if not bound and not (listed and listed[0]):
+            return None
+        named.update(listed[0] or () if listed else ())
+    return sorted(bound | named)
 
 
 def ranges(rows: tuple[Range, ...]) -> dict[str, list[Json]]:

@@ -23,6 +23,8 @@ class Question(Protocol):
     def arch(self) -> str | None: ...  # noqa: D102
     @property
     def model(self) -> Model: ...  # noqa: D102
+    @property
+    def engine(self) -> str | None: ...  # noqa: D102
 
 
 class Evidence(NamedTuple):
@@ -40,12 +42,12 @@ def gather(
     record_dirs: Iterable[Path] = (),
     known: knowledge.Knowledge | None = None,
 ) -> Evidence:
-    """Everything known about a question's architecture and model family.
+    """Everything known about a question's architecture, model family and engine.
 
     ``store`` None means the per-user store; one without a snapshot adds nothing. ``known`` are records that
     were already loaded, for who asks several questions.
     """
-    known = known or knowledge.load(record_dirs, question.arch, question.model.family)
+    known = known or knowledge.load(record_dirs, question.arch, question.model.family, question.engine)
     tried = own_runs(store, question.arch, question.model.family)
     return Evidence(records=known.records, tried=tried, stamp=known.stamp, problems=known.problems)
 

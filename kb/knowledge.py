@@ -9,6 +9,7 @@ problem.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import sys
 import zlib
@@ -23,8 +24,9 @@ from kb.errors import KbctlError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Row = list[bytes]  # a line of the cache (see ``_line``)
-    Choice = Callable[[list[Row]], list[Row]]
+    Cached = bytes | mmap.mmap
+    Row = list[bytes]  # a line of the cache (see ``_written``)
+    Choice = Callable[[list[Row], Callable[[Row], bytes]], list[Row]]
 
 Json = dict[str, Any]
 _KEPT = 12
@@ -63,13 +65,19 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "kbctl"
 
 
-def load(private: Iterable[Path] = (), arch: str | None = None, family: str | None = None) -> Knowledge:
+def load(
+    private: Iterable[Path] = (),
+    arch: str | None = None,
+    family: str | None = None,
+    engine: str | None = None,
+) -> Knowledge:
     """The shipped records, overlaid by private folders in the order given (the later one wins an id).
 
-    With ``arch`` only those that could speak about it, and about ``family`` where that is known, and in
-    brief: ``whole`` adds the rest of a record. Raises KbctlError for a private folder that does not exist.
+    With ``arch`` only those that could speak about it, and about ``family`` and ``engine`` where these are
+    known, and in brief: ``whole`` adds the rest of a record. Raises KbctlError for a private folder that does
+    not exist.
     """
-    return _overlaid(private, _all if arch is None else _about(arch, family), brief=arch is not None)
+    return _overlaid(private, _all if arch is None else _about(arch, family, engine), brief=arch is not None)
 
 
 def naming(name: str, private: Iterable[Path] = ()) -> Knowledge:
@@ -107,70 +115,101 @@ def whole(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @cache
-def _told(rest: bytes) -> Json:
-    told: Json = json.loads(rest)
+def _told(rest: tuple[Cached, int, int]) -> Json:
+    told: Json = json.loads(_bytes(*rest))
     return told
 
 
 def _folder(folder: Path, choice: Choice, *, brief: bool, shipped: bool) -> Json:
-    """One folder's compiled records: from the cache when its stamp still fits, else compiled and cached.
-
-    The cache holds a head and then a record a line (see ``_line``): only what is asked for is parsed.
-    """
+    """One folder's compiled records: from the cache when its stamp still fits, else compiled and cached."""
     stamp = _stamp(folder)
     cached = cache_folder() / f"records-{_short(str(folder.resolve()))}.jsonl"
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        head, *lines = cached.read_bytes().split(b"\n")
-        part: Json = json.loads(head)
-        if (part["stamp"], part["form"], part["count"]) == (stamp, FORM, len(lines)):
-            return part | _read(lines, choice, brief=brief)
+    with suppress(OSError, ValueError, KeyError, TypeError), cached.open("rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        head, rows = _rows(data)
+        if (head["stamp"], head["form"], head["size"]) == (stamp, FORM, len(data) - head["rest"]):
+            return head | _read(data, head["rest"], rows, choice, brief=brief)
     part = compile_folder(folder, shipped=shipped)
-    lines = [_line(record) for record in part.pop("records")]
-    part |= {"stamp": stamp, "form": FORM, "count": len(lines)}
+    written = _written(part.pop("records"), part | {"stamp": stamp, "form": FORM})
     with suppress(OSError):
-        _replace(cached, b"\n".join((_json(part), *lines)))
+        _replace(cached, written)
         _prune(cached.parent)
-    return part | _read(lines, choice, brief=brief)
+    head, rows = _rows(written)
+    return head | _read(written, head["rest"], rows, choice, brief=brief)
 
 
-def _line(record: Json) -> bytes:
-    """A record: id, what it could speak about (architectures, families), conditions, rest; tabs between."""
-    conditions = {key: value for key, value in record.items() if key not in _TOLD}
-    rest = {key: record[key] for key in _TOLD}
-    about = (_named(record, "arch", None), _named(record, "model", "family"))
-    return b"\t".join((record["id"].encode(), *about, _json(conditions), _json(rest)))
+def _written(records: Iterable[Json], head: Json) -> bytes:
+    """The cache: a head, a line a record, and then the rest of each record, read only where it is told.
+
+    A line holds id, what the record could speak about (architectures, families, engines), where its rest
+    stands among the others, and its conditions; tabs between.
+    """
+    lines, rest, place = [], [], 0
+    for record in records:
+        conditions = {key: value for key, value in record.items() if key not in _TOLD}
+        rest.append(_json({key: record[key] for key in _TOLD}))
+        servers = _ANY if record["engines"] is None else b"".join(map(_word, record["engines"]))
+        about = (_named(record, "arch", None), _named(record, "model", "family"), servers)
+        where = b"%d %d" % (place, place + len(rest[-1]))
+        lines.append(b"\t".join((record["id"].encode(), *about, where, _json(conditions))))
+        place += len(rest[-1])
+    index = b"\n".join(lines)
+    return b"\n".join((_json(head | {"index": len(index), "size": place}), index, b"".join(rest)))
 
 
 def _json(value: Json) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _read(lines: Iterable[bytes], choice: Choice, *, brief: bool) -> Json:
+def _rows(data: Cached) -> tuple[Json, list[Row]]:
+    """The head, with the place where the rest begins, and the lines of records taken apart."""
+    first = data.find(b"\n") + 1
+    head: Json = json.loads(data[:first])
+    head["rest"] = first + head["index"] + 1
+    lines = data[first : first + head["index"]].split(b"\n") if head["index"] else []
+    return head, [line.split(b"\t", 5) for line in lines]
+
+
+def _read(data: Cached, base: int, rows: list[Row], choice: Choice, *, brief: bool) -> Json:
     """``ids`` of all lines, and the ``records`` that were chosen: in brief, or with the rest as well."""
-    rows = [line.split(b"\t") for line in lines]
-    told = choice(rows)
-    records = json.loads(b"[" + b",".join([row[3] for row in told]) + b"]")
+
+    def rest(row: Row) -> tuple[Cached, int, int]:
+        start, end = row[4].split()
+        return data, base + int(start), base + int(end)
+
+    told = choice(rows, lambda row: _bytes(*rest(row)))
+    records = json.loads(b"[" + b",".join([row[5] for row in told]) + b"]")
     for record, row in zip(records, told, strict=True):
-        record.update({"rest": row[4]} if brief else json.loads(row[4]))
+        record.update({"rest": rest(row)} if brief else json.loads(_bytes(*rest(row))))
     return {"ids": [row[0].decode() for row in rows], "records": records}
 
 
-def _all(rows: list[Row]) -> list[Row]:
+def _bytes(data: Cached, start: int, end: int) -> bytes:
+    return data[start:end]
+
+
+def _all(rows: list[Row], _: Callable[[Row], bytes]) -> list[Row]:
     return rows
 
 
-def _about(arch: str, family: str | None) -> Choice:
-    """Those that could speak about an architecture and, where one is known, a model family."""
-    one, other = _word(arch), _word(family)
-    return lambda rows: [
-        row for row in rows if (row[1] == _ANY or one in row[1]) and (row[2] == _ANY or other in row[2])
+def _about(arch: str, family: str | None, engine: str | None) -> Choice:
+    """Those that could speak about an architecture and, where these are known, a model family, an engine."""
+    one, two, three = _word(arch), _word(family), _word(engine)
+    return lambda rows, _: [
+        row
+        for row in rows
+        if (row[1] == _ANY or one in row[1])
+        and (row[2] == _ANY or two in row[2])
+        and (row[3] == _ANY or three in row[3])
     ]
 
 
 def _holding(name: str) -> Choice:
     """Those in whose JSON a name stands, whatever its case."""
     text = json.dumps(name.strip(), ensure_ascii=False)[1:-1].encode().lower()
-    return lambda rows: [row for row in rows if text in b"\t".join(row).lower()]
+    return lambda rows, rest: [
+        row for row in rows if text in row[0] or text in row[5].lower() or text in rest(row).lower()
+    ]
 
 
 def _word(name: str | None) -> bytes:

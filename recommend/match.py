@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kb import versions
-from kb.vocab import engines
-from kb.vocab.dialects import OTHER_ENGINES
+from kb.vocab.dialects import SERVERS
 from recommend.dimensions import CHOICES, DIMENSIONS, Answer
 from recommend.question import Query
 
@@ -98,14 +97,15 @@ def _alternative(alternative: Json, query: Query) -> Matched | None:
 def settled(record: Json, query: Query) -> Json | None:
     """The record with the conditions answered that no variant of a query can change (``FIXED``), or None
     where one of them fails. Matching it with a variant is the same as matching the record, but cheaper."""
+    if query.engine is not None and query.engine not in (record["engines"] or (query.engine,)):
+        return None
     alternatives = [found for one in record["matches"] if (found := _settled(one, query))]
     if not alternatives:
         return None
     dated = in_range(record, query)
     if dated[0] is False:
         return None
-    named = (query.engine,) if _names_engine(record, query.engine) else ()
-    return {**record, "matches": alternatives, "dated": (query.components, dated), "named": named}
+    return {**record, "matches": alternatives, "dated": (query.components, dated)}
 
 
 def _settled(alternative: Json, query: Query) -> Json | None:
@@ -154,9 +154,9 @@ def dimension_of(query: Query, name: str) -> int | None:
 def in_range(record: Json, query: Query) -> tuple[Truth, tuple[str, ...]]:
     """Whether the question's versions are in the record's ranges, and which versions would decide."""
     ranges = record["ranges"]
-    bound = [name for name in ranges if is_engine(name)]
-    relevant = [name for name in ranges if not is_engine(name) or name == query.engine]
-    if bound and query.engine not in bound and not _names_engine(record, query.engine):
+    bound = [name for name in ranges if name in SERVERS]
+    relevant = [name for name in ranges if name not in SERVERS or name == query.engine]
+    if bound and query.engine not in record["engines"]:
         if query.engine is not None:
             return False, ()
         return None, ("the engine",)
@@ -184,11 +184,6 @@ def _open(name: str, query: Query) -> str:
     return f"whether {component} {version} has it" if isinstance(version, str) else name
 
 
-def is_engine(name: str) -> bool:
-    """Whether a component is a server: a range on it binds a record to it."""
-    return name in engines.ENGINES or (name in OTHER_ENGINES and name not in ("flashinfer", "transformers"))
-
-
 def state_of(component: str, rows: Iterable[Json], query: Query) -> versions.State:
     """Whether the question's version of a component is affected."""
     version = query.components.get(component)
@@ -198,11 +193,3 @@ def state_of(component: str, rows: Iterable[Json], query: Query) -> versions.Sta
         return versions.state(version, list(rows), component)
     except ValueError:
         return "unknown"
-
-
-def _names_engine(record: Json, engine: str | None) -> bool:
-    return engine in record.get("named", ()) or any(
-        name == "engine" and engine in (condition.get("any") or ())
-        for alternative in record["matches"]
-        for name, _, condition in alternative["when"]
-    )

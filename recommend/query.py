@@ -16,7 +16,7 @@ from kb import versions
 from kb.errors import KbctlError
 from kb.model import Hardware, Model
 from kb.vocab import engines, gates, gpus, models, options, pins
-from kb.vocab.dialects import OTHER_ENGINES
+from kb.vocab.dialects import SERVERS
 from recommend.question import Asked, Checkpoint, Query, Resolution, Version
 
 __all__ = ["Asked", "Query", "Resolution", "Version", "ask", "kernel_named", "pairs", "resolve", "value_of"]
@@ -33,7 +33,6 @@ _SPELLINGS = {
     "tensorrt_llm": "tensorrt-llm",
     "nvidia-nccl": "nccl",
 }
-_SERVERS = tuple(one for one in OTHER_ENGINES if one not in ("flashinfer", "transformers"))
 _ANY_FP4 = ("fp4", "4-bit float")
 LONGEST = 160  # characters of a name in a sentence
 _UNPINNED = {"driver", "topology", "build"}
@@ -193,7 +192,7 @@ def _engine(
     if not name and launch:
         name, version = launch.engine or "", launch.version or ""
     if not name:
-        named = [one for one in (*engines.ENGINES, *_SERVERS) if one in dependencies]
+        named = [one for one in SERVERS if one in dependencies]
         if len(named) == 1:
             name, version = named[0], dependencies[named[0]]
     if not name:
@@ -202,7 +201,7 @@ def _engine(
     if known not in engines.ENGINES:
         from difflib import get_close_matches  # noqa: PLC0415 - only for unknown names
 
-        names = (*engines.ENGINES, *_SERVERS)
+        names = SERVERS
         near = [] if known in names else get_close_matches(name.lower(), names, n=1)
         nearest = f"; the nearest known is {near[0]!r}" if near else ""
         told = f"engine {_shown(name)} is not catalogued; its settings are compared as written{nearest}"

@@ -7,7 +7,7 @@ import pstats
 from collections.abc import Iterator
 from pathlib import Path
 
-from kb import snapshot
+from kb import knowledge, snapshot
 from kb.cli.recommend import answer_to
 from kb.model import Backend, Ending, Hardware, Model, Point, Tried
 from recommend.question import Asked
@@ -56,6 +56,7 @@ def calls(store: Path) -> int:
 
 
 def test_an_answer_is_little_work_and_does_not_grow_with_the_store(tmp_path: Path) -> None:
+    knowledge.load()  # compiled once, whoever asks first
     assert calls(tmp_path / "none.duckdb") < MOST_CALLS
     store = tmp_path / "kb.duckdb"
     snapshot.write(store, many(10_000))

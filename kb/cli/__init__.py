@@ -12,11 +12,13 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-
-import typer
-from typer.models import CommandInfo
+from typing import TYPE_CHECKING
 
 from kb.errors import EXIT_PIPE, EXIT_USAGE, KbctlError
+
+if TYPE_CHECKING:
+    import typer
+    from typer.models import CommandInfo
 
 ABOUT = "What do I run next on these GPUs, why, and what must I not run? Answers from recorded runs."
 ANSWERS = {"recommend", "runbook", "check", "explain"}
@@ -56,6 +58,8 @@ COMMANDS: dict[str, str] = {
 
 def build(modules: Sequence[str], *, completion: bool = False) -> typer.Typer:
     """The application with the commands of the given modules; ``completion`` of words by the shell costs."""
+    import typer  # only when ``main`` has said whether garbage is collected: it makes much
+
     app = typer.Typer(
         name="kbctl",
         help=ABOUT,
@@ -86,6 +90,8 @@ def _name_of(command: CommandInfo) -> str | None:
 def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
+
+        import typer
 
         typer.echo(f"kbctl {version('kbctl')}")
         raise typer.Exit
@@ -140,6 +146,8 @@ def leave(code: object) -> None:
 
 def tell(error: KbctlError) -> None:
     """Print an error to stderr, with its place and its tip."""
+    import typer
+
     typer.echo(f"kbctl: {error.what}", err=True)
     if error.where:
         typer.echo(f"  at: {error.where}", err=True)

@@ -32,6 +32,8 @@ OTHER_ENGINES: Mapping[str, tuple[str, ...]] = {
     "atom": ("atom",),
     "dynamo": ("dynamo", "nvidia dynamo"),
 }
+# What serves models: a range on such a component binds a record to it.
+SERVERS = (*ENGINES, *(one for one in OTHER_ENGINES if one not in ("flashinfer", "transformers")))
 # How the names of the environment variables begin that only one engine reads.
 VARIABLES: Mapping[str, tuple[str, ...]] = {
     "sglang": ("SGLANG_", "SGL_"),
