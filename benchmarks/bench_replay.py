@@ -3,8 +3,8 @@
     python benchmarks/bench_replay.py [TASK …] [--out benchmarks/replay/results.json]
 
 Tasks: e2e, e2e-fixed, e2e-time, warm, aiconfigurator, intervals, moe, attention, convolution, dedispersion,
-cost; chains of them run beside each other. Contexts are frozen in ``benchmarks/replay/*.json`` (written by
-``--freeze``); a change of the tables that moves a split fails here.
+cost; chains of them run beside each other, and when these are done, alone, answers. Contexts are frozen in
+``benchmarks/replay/*.json`` (written by ``--freeze``); a change of the tables that moves a split fails here.
 Choices were made on the half ``choose``; what is reported is the half ``report`` and both together.
 """
 
@@ -24,6 +24,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from answers import answers
 from bench_kernels import TUNED, attention, moe, tuner
 from splits import (
     CHOICE,
@@ -278,6 +279,7 @@ TASKS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "attention": attention,
     **{kernel: partial(tuner, kernel) for kernel in TUNED},
     "cost": cost,
+    "answers": lambda freeze: answers(),  # noqa: ARG005 - one shape
 }
 
 
@@ -293,6 +295,7 @@ CHAINS = (
     ("intervals",),
     ("cost",),
 )
+ALONE = ("answers",)
 
 
 def done(names: Sequence[str], freeze: bool) -> dict[str, Any]:
@@ -327,6 +330,10 @@ def main() -> None:
             run["cpu_s"] |= told.pop("cpu_s")
             results |= told
             _write(said.out, results)  # a task that fails later loses nothing that is done
+    told = done([name for name in ALONE if name in wanted], said.freeze)
+    run["cpu_s"] |= told.pop("cpu_s")
+    results |= told
+    _write(said.out, results)
     if not said.tasks:
         run |= {"wall_s": round(time.monotonic() - begun), "cores": os.cpu_count()}
         _write(said.out, results)

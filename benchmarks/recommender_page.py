@@ -47,6 +47,7 @@ def results_text(results: Json) -> str:
         tuner({name: results[name] for name in TUNED if name in results}),
         intervals(results.get("intervals")),
         cost(results.get("cost")),
+        answers(results.get("answers")),
         run(results["run"]),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -284,6 +285,17 @@ def cost(found: Json | None) -> str:
         f"on 10,000 points {found['fit_10000_cpu_s']}. Two measurements of one configuration differ by more "
         f"than {noise['p50']:.1%} in half of the cases and by at most {noise['p90']:.1%} in nine of ten."
     )
+
+
+def answers(found: Json | None) -> str:
+    if not found:
+        return ""
+    rows = [[name, f"{told['least']:.3f}", f"{told['median']:.3f}"] for name, told in found.items()]
+    said = (
+        "CPU seconds of whole processes, start-up included, each alone on one core; the target is 0.2 for "
+        "`recommend`, whatever the number of own configurations (all of them of the model that is asked for)."
+    )
+    return f"### What an answer costs\n\n{said}\n\n{table(('command', 'least', 'median'), rows)}"
 
 
 def run(found: Json) -> str:
