@@ -30,7 +30,6 @@ _NODES = ("nnodes", "distributed_executor_backend", "data_parallel_address", "di
 _PARTIAL = ("llama.cpp", "ktransformers", "ollama", "ik_llama.cpp")
 EXACT = (1.0, 1.03)  # of a checkpoint's own index: what is loaded, and what padding adds
 COUNTED = (0.96, 1.1)  # of a count by config.json: norms, indexers, draft heads and vision are left out of it
-_KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "nvfp4": 0.5625, "fp4": 0.5625}
 _NAMED_SIZE = r"(?i)(?<![a-z0-9.])(\d{1,4}(?:\.\d+)?)b(?![a-z0-9])"
 PRUNED = (0.25, 0.95)  # of the catalogued size: a name that tells so much is of a pruned checkpoint
 # Families whose published "fp8" checkpoints hold the experts in four bits.
@@ -164,7 +163,7 @@ def second_copy_gib(query: Query, weights_gib: float) -> float:
 
 def kv_gib_per_1k(query: Query) -> float | None:
     """GiB of KV cache that a thousand tokens take on one GPU."""
-    size = _KV_BYTES.get(query.kv_dtype or "", 2.0) * 1000 / GIB
+    size = models.kv_bytes(query.kv_dtype) * 1000 / GIB
     tp = max(int(query.common.get("tp") or query.hardware.count or 1), 1)
     layers, rank, heads, head_size = _cached(query)
     if not layers:

@@ -14,7 +14,7 @@ from kb.measurements import ServingPoint
 from kb.model import Point, Tried
 from kb.vocab import engines
 from kb.vocab.gpus import Gpu, find_gpu
-from kb.vocab.models import ModelEntry, find_model, weight_bits
+from kb.vocab.models import ModelEntry, find_model, kv_bytes, weight_bits
 from recommend.features import Situation, features, position
 from recommend.physics import Layout, Load
 
@@ -23,7 +23,6 @@ IMPLAUSIBLE = 0.6
 COPY, HIDDEN = 0.001, 0.25
 PRECISION_METHOD = {"fp8": "fp8", "fp4": "nvfp4", "int4": "w4a16", "bf16": "bf16", "": "bf16"}
 # Quantized checkpoints keep attention, embeddings and norms wider; the average over those that publish sizes.
-KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "nvfp4": 0.56, "fp4": 0.56, "mxfp4": 0.56}
 DENSE_BITS = {"nvfp4": 8.0, "mxfp4": 16.0, "fp8": 8.0, "w4a16": 16.0, "awq": 5.0, "gptq": 5.0}
 
 
@@ -115,7 +114,7 @@ def layout_of_common(
         pp=size["pp"],
         dp=size["dp"],
         ep=min(size["ep"], gpus),
-        kv_bytes=KV_BYTES.get(str(common.get("kv_dtype") or "").lower(), 2.0),
+        kv_bytes=kv_bytes(common.get("kv_dtype")),
     )
 
 

@@ -18,7 +18,7 @@ from kb.store import open_store
 from kb.store.claims import Claim, add_claims, claims_by_target
 from kb.store.database import migrations
 from kb.store.runs import Assembled, find_run, kept_runs, lines_of, put_runs
-from kb.store.sources import Taken, folder_parts, known_sources, pending_folders, put_sources
+from kb.store.sources import Taken, add_sources, folder_parts, known_sources, pending_folders
 from kb.wire import compact
 
 
@@ -136,8 +136,9 @@ def test_a_failed_transaction_leaves_nothing(path: Path) -> None:
 
 def test_a_source_read_again_replaces_its_reading(path: Path) -> None:
     with open_store(path, write=True) as store:
-        put_sources(store, [taken(reading='{"v":1}')])
-        put_sources(store, [taken(reading='{"v":2}', source="grown")])
+        for one in (taken(reading='{"v":1}'), taken(reading='{"v":2}', source="grown")):
+            with store.transaction():
+                add_sources(store, [one])
         assert store.rows("SELECT reading FROM reading") == [('{"v":2}',)]
         assert known_sources(store)["/logs/a/server.log"].source == "grown"
         assert pending_folders(store) == ["/logs/a"]

@@ -62,14 +62,8 @@ def known_sources(store: Store) -> dict[str, Known]:
     return {one["path"]: Known(**{k: v for k, v in one.items() if k != "path"}) for one in found}
 
 
-def put_sources(store: Store, taken: Sequence[Taken], claims: Iterable[Claim] = ()) -> None:
-    """Store sources whole, in one transaction, in place of their earlier readings; their folders wait."""
-    with store.transaction():
-        add_sources(store, taken, claims)
-
-
 def add_sources(store: Store, taken: Sequence[Taken], claims: Iterable[Claim] = ()) -> None:
-    """The same inside the caller's transaction."""
+    """Store sources in place of their earlier readings, in the caller's transaction; their folders wait."""
     identities = [one.identity for one in taken]
     drop_samples(store, [one.identity for one in taken if not one.loaded])
     store.delete("source", "identity", identities)

@@ -177,6 +177,12 @@ def weight_bits(method: str | None) -> int | None:
     return int(digits[1]) if digits else None
 
 
+def kv_bytes(dtype: str | None) -> float:
+    """Bytes per number in a KV cache of a type, with its scales; two where the type is the model's own."""
+    word = (dtype or "").lower()
+    return 1.0 if word.startswith("fp8") else 0.5625 if word in ("nvfp4", "fp4", "mxfp4") else 2.0
+
+
 def nearest(text: str) -> str | None:
     """The known model id closest to an unknown name, or ``None`` when nothing is close."""
     import difflib  # noqa: PLC0415 - only needed after a miss
