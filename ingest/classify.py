@@ -63,7 +63,7 @@ class Start:
         if begun < line and self.scan.progress_after(begun, line - 1):
             return "serve"
         if ready is not None and ready <= line:
-            return "ready"
+            return "serve" if self.scan.taken_between(ready, line) else "ready"
         steps = [one for one in self.events if one.kind == "stage" and one.line <= line]
         reached = max(steps, key=lambda one: int(one.values["step"]), default=None)
         return "args" if reached is None else reached.values["stage"]
@@ -273,6 +273,8 @@ def _is_refusal(cause: Finding) -> bool:
 def _stage(match: Match | None, reached: Stage | None) -> Stage | None:
     """The stage that the text itself fixes, unless the log had gone past where that text can stand."""
     fixed = None if match is None else match.symptom.stage
+    if fixed is None and match is not None and match.symptom.effect == "oom" and reached == "args":
+        return "load"  # nothing is put into a GPU's memory before
     if fixed is None or (reached in ("ready", "serve") and fixed not in ("load_test", "quality")):
         return reached
     if fixed in ("args", "init") and reached not in (None, "args", "init"):
@@ -293,8 +295,19 @@ def _sentence(cause: Finding, stage: Stage | None) -> str:
     return f"An error that is not in the symptom table ended it {where}: {_clip(text, 200)}"
 
 
+# What a process that ended by itself leaves with its parent: an error that it returned, or a code of its own.
+_OWN_END = re.compile(
+    r"returned error|exit (?:status|code)[: =]{1,2}(?:0x[0-9a-f]{2,8}|(?!9\b|137\b)[1-9]\d{0,5})"
+)
+
+
 def _killed(start: Start, death: Finding, warnings: tuple[Warning, ...]) -> Verdict:
     stage = start.stage_at(death.line) if start.has_begun else None
+    if _OWN_END.search(death.text):
+        cause = "The engine's process ended by itself, with an error that this log does not show."
+        failure = Failure(signature="engine-dead", text=_clip(death.text), line=death.line, cause=cause)
+        outcome = Outcome(stage=stage, effect="crash", blame="unknown", failure=failure, warnings=warnings)
+        return Verdict(outcome, (death,), death.process)
     cause = (
         "The engine's process ended without an error of its own: it was killed from outside "
         "(the kernel's memory killer, a signal), or its last words are missing from this log."

@@ -11,6 +11,7 @@ Event kinds
     choice      a kernel for a role: role, label, how (auto | asked | fallback | runs), version
     ready       the server takes requests
     served      a request was answered
+    taken       a request was taken up
     stopped     an orderly stop was asked for (SIGTERM, Ctrl+C)
     sample      one measured window: metrics {}, workload {}
 """
@@ -86,13 +87,14 @@ class Bulk:
     """Lines that make up most of a long log: never taken apart one by one.
 
     ``read`` turns a sampled line into a sample's values. A line proves that requests are served when it holds
-    all of ``busy`` (None: never) and not ``idle``.
+    all of ``busy`` (None: never) and not ``idle``. ``taken``: it says at least that a request was taken up.
     """
 
     marker: bytes
     read: Callable[[str], Values | None] | None = None
     busy: tuple[bytes, ...] | None = ()
     idle: bytes | None = None
+    taken: bool = False
 
     def is_progress(self, raw: bytes) -> bool:
         """Whether this line proves that requests are being served."""

@@ -37,11 +37,14 @@ UNKNOWN_EXAMPLES = 5
 
 @dataclass(slots=True)
 class Scan:
-    """What a pass found. ``progress`` are numbers of lines that prove that requests were being served."""
+    """What a pass found. ``progress`` are numbers of lines that prove that requests were being served;
+    ``taken`` some of those that say that one was taken up.
+    """
 
     events: list[Event] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     progress: Sequence[int] = ()
+    taken: list[int] = field(default_factory=list)
     total: int = 0
     understood: int = 0
     unknown: int = 0
@@ -54,6 +57,10 @@ class Scan:
         """Whether requests were served between two lines."""
         at = bisect_right(self.progress, line)
         return at < len(self.progress) and self.progress[at] <= until
+
+    def taken_between(self, line: int, until: int) -> bool:
+        """Whether a request was taken up between two lines."""
+        return any(line < one < until for one in self.taken)
 
 
 def scan(source: Source, grammar: Grammar) -> Scan:
@@ -159,6 +166,8 @@ class _Scanner:
         if event.kind == "sample":
             self._sample(event)
             return
+        if event.kind == "taken":
+            self.result.taken.append(event.line)
         if event.kind == "served":
             self._progress.append(event.line)
         self._alike[event.kind, shape] += 1
@@ -180,6 +189,8 @@ class _Scanner:
     def _bulk_line(self, kind: Bulk, number: int, raw: bytes) -> None:
         if kind.is_progress(raw) and (not self._progress or number > self._progress[-1]):
             self._progress.append(number)
+        if kind.taken:
+            self.result.taken.append(number)
         if kind.read is None:
             return
         text = raw.decode("utf-8", "replace")

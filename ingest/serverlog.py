@@ -28,6 +28,13 @@ COMMON_RULES: tuple[Rule, ...] = (
     rule("total capacity;", "facts", r"GPU \d+; (?P<memory_gib>[\d.]+) GiB total capacity"),
     rule("with CUDA capability", "facts", r"(?P<gpu>[\w .()-]{3,80}?) with CUDA capability (?P<arch>sm_\d+)"),
     rule(
+        "compute capability",
+        "facts",
+        r"[Yy]our (?:device '(?P<device>[^'\n]{3,80})'|(?P<card>[\w .()-]{3,80}?) GPU) "
+        r"(?:\(with|has) compute capability",
+        lambda m: {"gpu": m["device"] or m["card"]},
+    ),
+    rule(
         "NCCL version",
         "facts",
         r"NCCL version (?P<nccl>\d+\.\d+(?:\.\d+)?)",

@@ -107,6 +107,7 @@ RULES = (
     rule("is not explicitly supported by lmdeploy", "facts", r"because `(?P<model>[^`]+)` is not"),
     rule("turbomind model config:", "facts", r"model config: (?P<dump>\{.*)", _model_config),
     step("turbomind model config", "load", 20),
+    step(" model params", "load", 20, r"get \d+ model params"),
     step("[LlamaTritonModel]", "load", 21),
     step("[TM][INFO] Barrier", "load", 22),
     step("[BlockManager]", "kv_cache", 30, r"max_block_count = (?P<max_block_count>\d+)"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ingest.assemble import read_log
-from ingest.events import Bulk, Grammar, rule, step
+from ingest.events import Bulk, Grammar, Values, rule, step
 from ingest.formats import Format
 from ingest.formats.llama_server_log import RULES as RUNNER_RULES
 from ingest.formats.llama_server_log import Timings
@@ -22,6 +22,12 @@ _BY_OLLAMA = re.compile(
     r"\bollama\[\d+\]: |^[\w-]*ollama[\w-]* +\| |github\.com/ollama/ollama/", re.MULTILINE
 )
 _STARTING = frozenset({"build: ", "build_info: ", "build info"})
+
+
+def _model(found: re.Match[str]) -> Values:
+    """The model's file; within the quotes of a command, backslashes stand twice."""
+    return {"model": found["model"].replace("\\\\", "\\")}
+
 
 RULES = (
     rule("server config", "start", r"server config"),
@@ -46,8 +52,8 @@ RULES = (
         r"\bid=(?P<id>\S+).*? library=(?!cpu)(?P<library>\w+)",
         lambda m: {"gpu_ids": {m["id"]: m["library"]}},
     ),
-    rule("starting llama server", "start", r"--model (?P<model>\S+)"),
-    rule("starting runner", "start", r"--model (?P<model>\S+)"),
+    rule("starting llama server", "start", r"--model (?P<model>\S+)", _model),
+    rule("starting runner", "start", r"--model (?P<model>\S+)", _model),
     step("starting llama server", "load", 20),
     step("starting runner", "load", 20),
     step("waiting for llama runner to start", "load", 21),

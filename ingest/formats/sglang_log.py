@@ -219,7 +219,7 @@ GRAMMAR = Grammar(
     bulk=(
         Bulk(marker=b"Decode batch", read=batch),
         ACCESS,
-        Bulk(marker=b"Prefill batch", read=batch, busy=(b"#inflight-req",)),
+        Bulk(marker=b"Prefill batch", read=batch, busy=(b"#inflight-req",), taken=True),
         Bulk(marker=b"obj=GenerateReqInput", busy=None),
     ),
 )

@@ -322,6 +322,7 @@ RULES = (
         r"Starting vLLM (?:API )?server .{0,40}?on \w*:?/?/?[^\s:]{0,64}:(?P<port>\d+)",
     ),
     rule("trigger received signal=SIGTERM", "stopped"),
+    rule("JIT compilation during inference", "taken"),
     *COMMON_RULES,
 )
 
@@ -338,8 +339,8 @@ GRAMMAR = Grammar(
         ),
         ACCESS,
         Bulk(marker=b"SpecDecoding metrics", read=speculation, busy=None),
-        Bulk(marker=b"Received request ", busy=None),
-        Bulk(marker=b"Added request ", busy=None),
+        Bulk(marker=b"Received request ", busy=None, taken=True),
+        Bulk(marker=b"Added request ", busy=None, taken=True),
         Bulk(marker=b"Finished request ", busy=None),
         Bulk(marker=b'HTTP/1.1" 500', busy=None),
     ),
