@@ -117,8 +117,10 @@ def _family(name: str) -> list[str]:
 
 @cache
 def _model_id(name: str) -> list[str]:
-    entry = models.find_model(name)
-    return [entry.id, name] if entry and entry.id != name else [name]
+    entry, bare = models.find_model(name), models.canonical_name(name)
+    if entry is None or entry.id == bare or models.is_narrower(bare, entry.id):
+        return [name]
+    return [entry.id, name]
 
 
 _CANONICAL: dict[tuple[str, str | None], Callable[[str], list[str]]] = {

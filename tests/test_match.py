@@ -85,6 +85,12 @@ def verdict(
             "--model qwen3-235b-a22b",
             "--model nobody/knows",
         ),
+        (
+            'model = { id = ["deepseek-v4-flash-vision-exp"] }',
+            "--model DeepSeek-V4-Flash-Vision-Exp",
+            "--model DeepSeek-V4-Flash",
+            "",
+        ),
         ('model = { id = ["deepseek-v3"] }', "--model deepseek-ai/DeepSeek-V3", "--model gpt-oss-120b", ""),
         ('driver = ">=580"', "--with driver=580.95.05", "--with driver=575.10", ""),
         ('cuda = "<13"', "--with cuda=12.9", "--with cuda=13.0", ""),
