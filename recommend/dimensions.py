@@ -39,8 +39,8 @@ class Answer(NamedTuple):
 def holds(condition: Condition, values: Iterable[Any]) -> bool | None:
     """Whether a condition holds for a value under its several names (never empty); None: not comparable."""
     words = [plain(value) for value in values]
-    if "set" in condition:
-        return bool(condition["set"])
+    if condition.get("set") is False:
+        return False
     if condition.get("any") is not None and not _among(words, condition["any"]):
         return False
     if condition.get("not") is not None and _among(words, condition["not"]):
@@ -223,7 +223,7 @@ def _phases(role: str) -> tuple[str, ...]:
 
 def _settings(query: Query, key: str | None, condition: Condition) -> Answer:
     value, given = setting(query, str(key))
-    if "set" in condition:
+    if condition.keys() == {"set"} or condition.get("set", given) != given:
         return Answer(given == condition["set"], chosen=given)
     if value is None and _defaults_unknown(query, str(key), condition):
         return Answer(None, f"the default of {key}")
@@ -273,8 +273,9 @@ def _default(engine: str | None, version: str | None, key: str) -> Any:
 
 def _env(query: Query, key: str | None, condition: Condition) -> Answer:
     value = query.environment.get(str(key))
-    if "set" in condition:
-        return Answer((value is not None) == condition["set"], chosen=value is not None)
+    given = value is not None
+    if condition.keys() == {"set"} or condition.get("set", given) != given:
+        return Answer(given == condition["set"], chosen=given)
     if value is None:
         return Answer("not" in condition and "any" not in condition)
     return Answer(holds(condition, (value, *_SWITCH.get(plain(value), ()))), chosen=True)

@@ -104,7 +104,7 @@ def alternative_text(alternative: Json) -> str:
 
 def _condition_text(name: str, key: str | None, condition: Json) -> str:
     label = key or name.replace("_", " ")
-    if "set" in condition:
+    if condition.keys() == {"set"}:
         return f"{label} is {'given' if condition['set'] else 'not given'}"
     if "spec" in condition:
         return f"{label} {condition['spec']}"

@@ -114,6 +114,16 @@ def test_each_dimension_in_its_three_values(condition: str, yes: str, no: str, u
     ("condition", "yes", "no"),
     [
         ("settings = { tp = 8 }", "--engine vllm --set tensor_parallel_size=8", "--engine vllm"),
+        (
+            "settings = { gpu_memory_utilization = { min = 0.86, set = true } }",
+            "--engine vllm --set gpu_memory_utilization=0.9",
+            "--engine vllm --set gpu_memory_utilization=0.8",
+        ),
+        (
+            "settings = { gpu_memory_utilization = { min = 0.86, set = true } }",
+            "--engine vllm --set gpu_memory_utilization=0.9",
+            "--engine vllm",
+        ),
         ("settings = { tp = { min = 2 } }", "--engine sglang --set tp=4", "--engine sglang --set tp_size=1"),
         (
             "settings = { enforce_eager = [false] }",
