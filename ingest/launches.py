@@ -88,7 +88,7 @@ def _is_variable(value: Any) -> bool:
 def port_of(settings: Mapping[str, Any]) -> int | None:
     """The port in settings, when it is one."""
     port = str(settings.get("port"))
-    return int(port) if port.isdigit() and 0 < int(port) < 65536 else None
+    return int(port) if port.isdecimal() and 0 < int(port) < 65536 else None
 
 
 def plain_version(text: object) -> str | None:

@@ -186,9 +186,9 @@ class _Rows:
     def _of_row(self, line: str) -> None:
         # A unit stands apart from its number (``430 W``): joined, the cells count as the header's words do.
         cells = re.sub(_SPACE_WITHIN, "", line).split()
-        if len(cells) != len(self._names) or not cells[self._names.index("GPU")].isdigit():
+        row = dict(zip(self._names, cells, strict=False))
+        if len(cells) != len(self._names) or not row["GPU"].isdecimal():
             return
-        row = dict(zip(self._names, cells, strict=True))
         sample = {role: to_number(row[name], role) for name, role in _MONITOR_COLUMNS.items() if name in row}
         if "VRAM_USAGE" in row:
             sample |= {role: to_number(row["VRAM_USAGE"], role) for role in _USED_OF_WHOLE}

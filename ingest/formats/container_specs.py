@@ -195,7 +195,7 @@ def _gpus(node: Mapping[str, Any]) -> int | None:
     if not isinstance(limits, Mapping):
         return None
     number = str(next((limits[key] for key in _GPU_KEYS if key in limits), None))
-    return int(number) if number.isdigit() and len(number) < 6 else None
+    return int(number) if number.isdecimal() and len(number) < 6 else None
 
 
 def _of_service(name: str, service: Mapping[str, Any]) -> _Container:
