@@ -23,7 +23,7 @@ from ingest.sources import Source
 from ingest.throughput import measurements
 from ingest.tracebacks import Finding
 from kb.model import Backend, Experiment, Hardware, LineCount, Model, Outcome, Problem, Reading, Warning  # noqa: A004
-from kb.vocab.gpus import arch_of, find_gpu
+from kb.vocab.gpus import arch_of, find_gpu, product_name
 from kb.vocab.models import family_of, find_model, quantization_of
 
 MERGED = ("settings", "environment", "dependencies", "engine_config", "gpus", "gpu_ids")
@@ -193,7 +193,7 @@ def _hardware(facts: Mapping[str, Any]) -> Hardware:
     count = None if facts.get("device") == "cpu" else count
     memory = number(str(facts["memory_gib"])) if "memory_gib" in facts else None
     return Hardware(
-        gpu=known.name if known else said,
+        gpu=product_name(said) if said and known else said,
         arch=known.arch if known else arch_of(str(facts["arch"])) if facts.get("arch") else None,
         count=count,
         memory_gib=known.memory_gib if known else memory,

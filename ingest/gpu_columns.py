@@ -27,6 +27,11 @@ _OF_GPU = re.compile(
     r"(?:^(?:gpu|card|device|cuda)[ _:.]?(\d{1,2})(?=[ _.:/-]|$)|[:_\[]\s*(?:gpu|card)?(\d{1,2})\]?$)",
     re.IGNORECASE,
 )
+# As nvitop's collector names them: ``run/cuda:0 (gpu:0)/gpu_utilization (%)/mean``.
+_COLLECTED = re.compile(
+    r"(?:^|/)(?:cuda:\d{1,2} \()?gpu:(?P<gpu>\d{1,2})\)?/(?P<name>\w+ ?\([^)]{1,12}\))"
+    r"(?:/(?P<what>mean|min|max|last))?$"
+)
 _ENDINGS = (
     ("_mib", "memory"),
     ("_w", "power"),
@@ -85,6 +90,12 @@ def recognise_column(text: str) -> Column:
     if exact:
         unit = unit or (bare.lower().rpartition("_")[2] if exact in ("elapsed", "epoch") else "")
         return Column(shown, exact, unit, _factor(exact, unit), exact=True)
+    if collected := _COLLECTED.search(bare):
+        mean = collected["what"] in (None, "mean")
+        inner = recognise_column(collected["name"]) if mean else Column(shown, "other")
+        return replace(inner, name=shown, gpu=int(collected["gpu"]) if inner.is_metric else None)
+    if bare.endswith("/timestamp"):
+        return Column(shown, "time")
     bare = bare.removeprefix("system/").removeprefix("system.")
     gpu, rest = _split_gpu(bare)
     if gpu is not None and rest:

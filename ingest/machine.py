@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kb.model import Backend, Experiment, Hardware
-from kb.vocab.gpus import arch_of, candidates, find_gpu
+from kb.vocab.gpus import arch_of, candidates, find_gpu, product_name
 
 _MISSING = re.compile(r"(?i)^(?:\[.*\]|n/?a|-|none|unknown|not supported|err!|)$")
 
@@ -58,7 +58,7 @@ def _product(kinds: tuple[str, ...], memory_mib: float | None) -> tuple[str | No
         return None, archs.pop() if len(archs) == 1 else None
     found = find_gpu(kinds[0], memory_mib)
     if found:
-        return found.name, found.arch
+        return product_name(kinds[0], memory_mib), found.arch
     archs = {one.arch for one in candidates(kinds[0], memory_mib)}
     is_cut = kinds[0].endswith("...")
     return None if is_cut else kinds[0], archs.pop() if len(archs) == 1 else None

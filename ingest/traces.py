@@ -19,6 +19,7 @@ from kb.model import GpuTrace, Hardware, LineCount, Problem, Reading, Telemetry
 _STAMP = re.compile(r"^(\d{4})[-/](\d\d)[-/](\d\d)[ T](\d\d:\d\d:\d\d(?:[.,]\d+)?)\s*(Z|[+-]\d\d:?\d\d)?$")
 _COMPACT = re.compile(r"^(\d{4})(\d\d)(\d\d) (\d\d:\d\d:\d\d)$")
 _CTIME = "%a %b %d %H:%M:%S %Y"
+_ZONE = re.compile(r"(?<=:\d\d) [A-Z]{2,5}(?= \d{4}$)")  # as ``date`` prints it; a name of many meanings
 
 
 def telemetry_of(
@@ -125,7 +126,7 @@ def iso_time(text: str) -> str | None:
     if compact:
         return _valid(f"{compact[1]}-{compact[2]}-{compact[3]}T{compact[4]}")
     try:
-        return datetime.strptime(" ".join(text.split()), _CTIME).isoformat()  # noqa: DTZ007 - local, zone unknown
+        return datetime.strptime(_ZONE.sub("", " ".join(text.split())), _CTIME).isoformat()  # noqa: DTZ007 - local, zone unknown
     except ValueError:
         return _epoch(text)
 

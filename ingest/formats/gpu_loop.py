@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ingest.formats import Format, Unreadable
 from ingest.gpu_columns import Column, is_tool_name, recognise_column
 from ingest.gpu_count import summarise
 from ingest.gpu_csv import TraceLayout, find_table, layout, table_in, to_number
+from ingest.pair_cells import apart
 from ingest.sources import Source
 from ingest.tally import Cards, vague_roles
 from ingest.traces import hardware_of, line_count, summary_reading, telemetry_of, trace_reading
@@ -35,6 +38,7 @@ _STATE_KEY = re.compile(
 )  # before all is parsed
 _LARGEST_OBJECT = 16 << 20
 _DEEPEST = 3
+_LOOKED_AT = 200
 _NEEDED = {"utilization_pct", "power_w"}
 _CARD_KEY = re.compile(r"(?:gpu|card|device)?[_ :-]?(\d{1,2})", re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s,]*")
@@ -58,7 +62,7 @@ def read_csv(source: Source) -> Reading:
     table = find_table(source, layout)
     if table is None:
         raise Unreadable("no header line of GPU columns was found")
-    found, lines = table
+    found, lines = apart(*table, source.raw_head)
     summary = summarise(lines, found, source.samples)
     reading = summary_reading(str(source.path), "gpu_loop_csv", "own loop", summary, _names(found))
     if not summary.rows:
@@ -80,7 +84,7 @@ def sniff_jsonl(source: Source) -> float:
 
 def read_jsonl(source: Source) -> Reading:
     """Samples of every GPU; keys may name the card, or lists of cards be nested."""
-    reader = _Lines(source.samples)
+    reader = _Lines(source.samples, _shares_of_one(source))
     total = 0
     for number, row in _rows(source):
         total += 1
@@ -111,8 +115,9 @@ def read_jsonl(source: Source) -> Reading:
 class _Lines:
     """What JSON lines told so far."""
 
-    def __init__(self, keep: Samples | None) -> None:
+    def __init__(self, keep: Samples | None, shares_of_one: bool = False) -> None:
         self.cards = Cards(keep)
+        self.shares_of_one = shares_of_one
         self.rows = 0
         self.first = self.last = ""
         self.keys: list[str] = []
@@ -147,6 +152,7 @@ class _Lines:
         for key, value in card.items():
             column = recognise_column(str(key))
             if column.is_metric and not isinstance(value, bool):
+                column = _as_share(column) if self.shares_of_one else column
                 samples.setdefault(column.gpu, {}).setdefault(column.role, _number(value, column))
                 self.vague |= vague_roles([column])
             elif column.role in who and column.gpu is None and isinstance(value, str | int):
@@ -167,6 +173,21 @@ def _rows(source: Source) -> Iterator[tuple[int, Any]]:
         yield from enumerate(_items(source.text), 1)
         return
     yield from ((number, _parsed(line)) for number, line in source.lines() if line.strip())
+
+
+def _shares_of_one(source: Source) -> bool:
+    """Whether load is a share of one, as the first rows show it where no key names a unit."""
+    values: list[float] = []
+    for _, row in islice(_rows(source), _LOOKED_AT):
+        for card in _cards(row) if isinstance(row, dict) else ():
+            told = ((recognise_column(str(key)), value) for key, value in card.items())
+            loads = (value for column, value in told if column.role == "utilization_pct" and not column.unit)
+            values += [value for value in loads if isinstance(value, int | float)]
+    return max(values, default=0.0) <= 1.0 and any(0 < value < 1 for value in values)
+
+
+def _as_share(column: Column) -> Column:
+    return replace(column, factor=100.0) if column.role == "utilization_pct" and not column.unit else column
 
 
 def _rows_within(source: Source) -> list[Any]:
@@ -231,10 +252,17 @@ def _cards(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     for key in _NESTED:
         inner = row.get(key)
         if isinstance(inner, list) and inner and all(isinstance(one, dict) for one in inner):
-            return [dict(_flat(one)) for one in inner]
+            return [dict(_flat(_numbered(one))) for one in inner]
         if isinstance(inner, dict) and inner:
             return _keyed(inner) or [dict(_flat(inner))]
     return _keyed(row) or [dict(_flat(row))]
+
+
+def _numbered(card: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A card of a list of cards: there, a bare ``id`` is its number."""
+    number = card.get("id")
+    told = isinstance(number, int) and not any(recognise_column(str(key)).role == "index" for key in card)
+    return {"index": number} | card if told else card
 
 
 def _keyed(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -264,7 +292,8 @@ def _is_trace(columns: tuple[Column, ...], of_gpus: bool = False) -> bool:
     results = any(_RESULT.search(one.name) for one in columns if not one.is_metric)
     if _is_of_cards(columns, of_gpus) and not results:
         return True
-    if len(metrics) < 2 or not metrics & _NEEDED or ("other" in roles and not roles & _PLACES):
+    held = {"memory_used_mib", "memory_total_mib"} <= metrics and bool(roles & {"uuid", "driver"})
+    if len(metrics) < 2 or not (metrics & _NEEDED or held) or ("other" in roles and not roles & _PLACES):
         return False
     return not results
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 
+from ingest.bare_rows import find_layout as find_bare
+from ingest.bare_rows import with_times
 from ingest.formats import Format, Unreadable
 from ingest.formats.nvidia_smi_topo import describe, matrix
 from ingest.gpu_columns import is_tool_name
@@ -49,6 +52,8 @@ def sniff_query(source: Source) -> float:
 
 def sniff_bare(source: Source) -> float:
     """Rows of values in the tool's own writing, and nothing else before them."""
+    if find_bare(source.raw_head):
+        return 0.9
     lines = [line for line in source.head.split("\n")[:5] if line.strip()]
     return 0.9 if lines and lines[0][:1] != "{" and all(_is_bare_row(line) for line in lines) else 0.0
 
@@ -89,12 +94,25 @@ def read_with_columns(source: Source, columns: Sequence[str]) -> Reading:
 
 
 def read_bare(source: Source) -> Reading:
-    """Refuse: the columns are not known."""
+    """Samples whose columns their units tell; else refuse: the columns are not known."""
+    if found := find_bare(source.raw_head):
+        return _read_by_units(source, found)
     count = len(next(line for line in source.head.split("\n") if line.strip()).split(","))
     raise Unreadable(
         f"rows of nvidia-smi values without a header: name the {count} columns with --columns "
         "(as they stood in --query-gpu, such as timestamp,index,name,utilization.gpu,power.draw)"
     )
+
+
+def _read_by_units(source: Source, found: TraceLayout) -> Reading:
+    lines = with_times(line for text in blocks(source) for line in text.split("\n"))
+    texts = iter(lambda: "\n".join(islice(lines, 20_000)), "")
+    summary = summarise(texts, found, source.samples)
+    roles = [one.role for one in found.columns]
+    told = ", ".join(roles)
+    what = f"rows without a header: units tell their columns, {told}; --columns names them otherwise"
+    summary.trouble.append((None, what))
+    return summary_reading(str(source.path), "nvidia_smi_csv_bare", _TOOL, summary, roles)
 
 
 def read_apps(source: Source) -> Reading:
@@ -198,11 +216,12 @@ FORMATS = [
     Format(
         name="nvidia_smi_csv_bare",
         kind="trace",
-        version=2,
+        version=3,
         sniff=sniff_bare,
         read=read_bare,
         read_with_columns=read_with_columns,
-        docs="The same with `noheader`: refused until `--columns` names its columns.",
+        docs="The same with `noheader`: read as far as units tell its columns, also where stamps stand "
+        "before rows or between them; refused until `--columns` names them where no unit does.",
     ),
     Format(
         name="nvidia_smi_compute_apps",

@@ -125,6 +125,8 @@ _CARD_LABELS = (
 def sniff(source: Source) -> float:
     """Metric names of one of these exporters, in samples or in their comments."""
     head = source.head
+    if head.lstrip()[:1] in ("{", "["):
+        return 0.0  # an answer of Prometheus: ingest.formats.prometheus_answer
     if "DCGM_FI_" in head:
         return 0.95 if "DCGM_FI_DEV_" in head and "{" in head else 0.5
     return 0.95 if any(f"\n{name}" in f"\n{head}" for name in _MARKS) else 0.0
@@ -156,6 +158,17 @@ def read(source: Source) -> Reading:
     )
 
 
+def meaning(name: str) -> tuple[str, float] | None:
+    """(metric of ours, factor to our unit) of an exporter's metric; None for what is none of these."""
+    return _METRICS.get(name)
+
+
+def facts_of(labels: Mapping[str, str]) -> dict[str, str]:
+    """What labels tell of a card and its machine: index, uuid, name, driver, cuda, compute_cap, Hostname …"""
+    told = ((key, (labels.get(name) for name in names)) for key, names in _FACTS.items())
+    return {key: word for key, words in told if (word := next((one for one in words if known(one)), None))}
+
+
 class _Scrapes:
     """Samples by card until one comes again: then a new scrape has begun."""
 
@@ -181,7 +194,7 @@ class _Scrapes:
         sample = parse_sample(text, number)
         if sample is None:
             self._config(text)
-        elif card := _card(sample):
+        elif card := card_of(sample):
             self.families.add(sample.name)
             self._sample(card, sample)
         elif sample.name.startswith(_PREFIXES):
@@ -197,7 +210,7 @@ class _Scrapes:
                 "name": known(info.get("name")),
                 "uuid": known(info.get("uuid")),
             }
-            self.cards.add(card, _with_total(values), self._reasons.get(card), at=self.last, **who)
+            self.cards.add(card, with_total(values), self._reasons.get(card), at=self.last, **who)
         self._open, self._reasons, self._seen = {}, defaultdict(dict), set()
 
     def hardware(self, found: Telemetry) -> Hardware:
@@ -254,11 +267,9 @@ class _Scrapes:
             self._open.setdefault(card, {}).setdefault(metric, value * factor)
 
     def _inform(self, card: str, sample: Sample) -> None:
-        labels, info = sample.labels, self.info[card]
-        for key, names in _FACTS.items():
-            word = next((labels[name] for name in names if known(labels.get(name))), None)
-            if word:
-                info.setdefault(key, word)
+        info = self.info[card]
+        for key, word in facts_of(sample.labels).items():
+            info.setdefault(key, word)
         if sample.name == "nvidia_smi_index" and math.isfinite(sample.value):
             info["index"] = str(int(sample.value))
 
@@ -276,7 +287,8 @@ _FACTS = {
 }
 
 
-def _card(sample: Sample) -> str | None:
+def card_of(sample: Sample) -> str | None:
+    """The card that a sample's labels name; None where they name none."""
     parts = [sample.labels[name] for name in _CARD_LABELS if sample.labels.get(name)]
     if not parts or not sample.name.startswith(_PREFIXES):
         return None
@@ -290,7 +302,8 @@ def _reason(name: str) -> str | None:
     return None
 
 
-def _with_total(values: dict[str, float]) -> dict[str, float]:
+def with_total(values: dict[str, float]) -> dict[str, float]:
+    """Values of one card with the whole of its memory, where its parts tell that."""
     if "memory_total_mib" not in values and {"memory_used_mib", "memory_free_mib"} <= values.keys():
         parts = ("memory_used_mib", "memory_free_mib", "memory_reserved_mib")
         values["memory_total_mib"] = sum(values.get(part, 0.0) for part in parts)

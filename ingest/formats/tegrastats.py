@@ -13,7 +13,8 @@ from ingest.tally import Cards
 from ingest.traces import hardware_of, line_count, telemetry_of, trace_reading
 from kb.model import Reading
 
-_LINE = re.compile(r"\bRAM (\d+)/(\d+)MB\b.*\bGR3D_FREQ (\d+)%(?:@\[?(\d+))?")
+_LINE = re.compile(r"\bRAM (\d+)/(\d+)MB \(lfb\b.*\bCPU \[")
+_LOAD = re.compile(r"\bGR3D(?:_FREQ)? (\d+)%(?:@\[?(\d+))?")  # some boards leave it out while nothing runs
 _HEAT = re.compile(r"\bGPU@(\d+(?:\.\d+)?)C", re.IGNORECASE)
 _POWER = re.compile(r"\b(?:POM_5V|VDD_SYS|VDD)_GPU(?:_SOC)? (\d+)(?:mW)?/")
 _LONGEST = 2000
@@ -57,12 +58,12 @@ def _sample(line: str) -> dict[str, float | None]:
     found = _LINE.search(line) if len(line) <= _LONGEST else None
     if not found:
         return {}
-    heat, power = _HEAT.search(line), _POWER.search(line)
+    load, heat, power = _LOAD.search(line), _HEAT.search(line), _POWER.search(line)
     return {
         "memory_used_mib": float(found[1]),
         "memory_total_mib": float(found[2]),
-        "utilization_pct": float(found[3]),
-        "sm_clock_mhz": float(found[4]) if found[4] else None,
+        "utilization_pct": float(load[1]) if load else None,
+        "sm_clock_mhz": float(load[2]) if load and load[2] else None,
         "temperature_c": float(heat[1]) if heat else None,
         "power_w": float(power[1]) / 1000 if power else None,
     }

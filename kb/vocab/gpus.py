@@ -55,6 +55,16 @@ def find_gpu(text: str, memory_mib: float | None = None) -> Gpu | None:
     return found[0] if len(found) == 1 else None
 
 
+def product_name(text: str, memory_mib: float | None = None) -> str | None:
+    """The catalog's name of what a tool printed; the printed one where the catalog knows only its family."""
+    found = find_gpu(text, memory_mib)
+    if found is None:
+        return None
+    row = next(one for one in _catalog()["gpus"] if one["name"] == found.name)
+    is_family = found.name.endswith("Laptop GPU") and not _hits(row, "pattern", found.name)
+    return " ".join(text.split()) if is_family and _hits(row, "pattern", text) else found.name
+
+
 @cache
 def candidates(text: str, memory_mib: float | None = None) -> tuple[Gpu, ...]:
     """Every product the text may mean: one for a full name, several for a name cut with dots, or none."""

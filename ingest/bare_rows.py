@@ -1,0 +1,162 @@
+"""Rows of a GPU trace without a header, where units and shapes say what each cell holds.
+
+Owns that reading of ``2026/03/01 12:00:00.1, 0, NVIDIA L4, 45 %, 1024 MiB, 61, 70.5 W`` and of stamps that
+stand between such rows. What two columns could both be, neither is: a figure is left out rather than guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from ingest.gpu_columns import Column, recognise_column
+from ingest.gpu_csv import TraceLayout
+
+_CLOCK = r"\d\d?:\d\d:\d\d(?:\.\d+)?"
+_DAY = r"\d{4}[-/]\d\d[-/]\d\d"
+_CTIME = r"[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d (?:[A-Z]{2,5} )?\d{4}"
+_TIME = rf"(?:{_DAY}[ T]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?|{_CTIME}|{_CLOCK})"
+_STAMP = re.compile(_TIME)
+_ALONE = re.compile(rf"[\W_]*(?:(?:date|time|timestamp)\W*)?({_TIME})[\W_]*", re.IGNORECASE)
+_BEFORE = re.compile(rf"\[?({_TIME})\]?[ :|-]+(?=[^\s,])")
+_KINDS = (
+    ("time", _STAMP),
+    ("uuid", re.compile(r"(?:GPU|MIG)-[0-9a-f-]{36}")),
+    ("bus", re.compile(r"[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d")),
+    ("pstate", re.compile(r"P\d\d?")),
+    ("name", re.compile(r"(?:NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN|AMD|Radeon)\b.*")),
+    ("share", re.compile(r"\d+(?:\.\d+)? ?%")),
+    ("memory", re.compile(r"\d+ ?Mi?B")),
+    ("power", re.compile(r"\d+(?:\.\d+)? ?W")),
+    ("clock", re.compile(r"\d+ ?MHz")),
+    ("number", re.compile(r"\d+")),
+)
+_MISSING = re.compile(r"\[.{0,40}\]|N/A|-|")
+_NAMES = {
+    "utilization_pct": "utilization.gpu [%]",
+    "memory_utilization_pct": "utilization.memory [%]",
+    "memory_used_mib": "memory.used [MiB]",
+    "memory_total_mib": "memory.total [MiB]",
+    "power_w": "power.draw [W]",
+    "power_limit_w": "power.limit [W]",
+    "temperature_c": "temperature.gpu",
+    "time": "timestamp",
+    "bus": "pci.bus_id",
+}
+_UNITS = ("share", "memory", "power", "clock")
+_LOOKED_AT = 400
+_MOST_STRANGE = 2
+_FEWEST = 2
+_MOST_CARDS = 16
+_COLDEST, _HOTTEST = 16, 120
+_EMPTY_SHARE = 0.1  # a card that is not used yet has less of its memory taken
+
+Columns = list[tuple[str, ...]]
+
+
+def find_layout(text: str) -> TraceLayout | None:
+    """The layout of the rows at the start of a trace without header; None where they do not say enough."""
+    lines = [line for line in text.split("\n")[: 2 * _LOOKED_AT] if line.strip()]
+    rows = [line.split(",") for line in islice(with_times(lines), _LOOKED_AT)]
+    widths = {len(row) for row in rows}
+    if len(rows) < _FEWEST or len(widths) > 1:
+        return None
+    columns = [tuple(cell.strip() for cell in column) for column in zip(*rows, strict=True)]
+    kinds = [_kind(column) for column in columns]
+    units = [kind for kind in kinds if kind in _UNITS]
+    if kinds.count(None) > _MOST_STRANGE or len(units) + len({"time", "name", "uuid"} & set(kinds)) < _FEWEST:
+        return None
+    roles = _roles(columns, kinds)
+    if not {"utilization_pct", "power_w"} & set(roles):
+        return None
+    named = (recognise_column(_NAMES.get(role, role)) if role else Column("", "other") for role in roles)
+    return TraceLayout(tuple(named), ",", ".", "", 0)
+
+
+def with_times(lines: Iterable[str]) -> Iterator[str]:
+    """Rows with the time that stands before them, on the same line or on one of its own, as their first cell.
+
+    Where such a line parts the rows of one round, and rows have no number of their own, their place in the
+    round is the card's: it becomes the second cell.
+    """
+    stamp, place = "", 0
+    for line in lines:
+        alone, text = _ALONE.fullmatch(line.strip()), line.strip()
+        if alone:
+            stamp, place = alone[1], 0
+        elif text.strip("-=_*# "):
+            before = _BEFORE.match(text)
+            row = f"{before[1]},{text[before.end() :]}" if before and not stamp else text
+            yield f"{stamp},{place},{row}" if stamp else row
+            place += 1
+
+
+def _kind(column: Sequence[str]) -> str | None:
+    """What all cells of a column look like; "" for an empty one, None where they differ or say nothing."""
+    told = {cell for cell in column if not _MISSING.fullmatch(cell)}
+    return (
+        next((kind for kind, form in _KINDS if all(form.fullmatch(cell) for cell in told)), None)
+        if told
+        else ""
+    )
+
+
+def _roles(columns: Columns, kinds: Sequence[str | None]) -> list[str]:
+    roles = ["" for _ in kinds]
+    for kind in ("time", "uuid", "bus", "name"):
+        if kind in kinds:
+            roles[kinds.index(kind)] = kind
+    for kind, tell in (("share", _shares), ("memory", _memory), ("power", _power)):
+        places = [at for at, one in enumerate(kinds) if one == kind]
+        for at, role in zip(places, tell([columns[at] for at in places]), strict=True):
+            roles[at] = role
+    return _with_numbers(columns, kinds, roles)
+
+
+def _shares(columns: Columns) -> list[str]:
+    names = ("utilization_pct", "memory_utilization_pct")
+    return [*names[: len(columns)]] if len(columns) <= len(names) else ["" for _ in columns]
+
+
+def _memory(columns: Columns) -> list[str]:
+    """Use and whole: the whole stands still and is the largest; of two others, use begins near nothing."""
+    if len(columns) == 1:
+        return ["memory_used_mib"]
+    numbers = [_figures(one) for one in columns]
+    still = [at for at, one in enumerate(numbers) if min(one) == max(one) >= max(map(max, numbers))]
+    if len(still) != 1:
+        return ["" for _ in columns]
+    whole = numbers[still[0]][0]
+    rest = [at for at in range(len(columns)) if at != still[0]]
+    empty = [at for at in rest if min(numbers[at]) < _EMPTY_SHARE * whole]
+    first = len(columns) == len(still) + 1 and rest[0] < still[0]
+    use = rest[0] if first else empty[0] if len(empty) == 1 else None
+    told = {still[0]: "memory_total_mib"} | ({use: "memory_used_mib"} if use is not None else {})
+    return [told.get(at, "") for at in range(len(columns))]
+
+
+def _power(columns: Columns) -> list[str]:
+    """Draw and limit: the limit stands still."""
+    if len(columns) == 1:
+        return ["power_w"]
+    moving = [len(set(one)) > 1 for one in columns]
+    if len(columns) > _FEWEST or sum(moving) != 1:
+        return ["" for _ in columns]
+    return ["power_w" if one else "power_limit_w" for one in moving]
+
+
+def _with_numbers(columns: Columns, kinds: Sequence[str | None], roles: list[str]) -> list[str]:
+    """With a card's number, a small one before all figures; and a temperature, where one column can be it."""
+    numbers = {at: _figures(columns[at]) for at, kind in enumerate(kinds) if kind == "number"}
+    first = next((at for at, kind in enumerate(kinds) if kind in _UNITS), len(kinds))
+    cards = [at for at, one in numbers.items() if at < first and max(one) < _MOST_CARDS]
+    warm = [at for at, one in numbers.items() if min(one) >= _COLDEST and max(one) <= _HOTTEST]
+    told = {cards[-1]: "index"} if cards else {}
+    told |= {warm[0]: "temperature_c"} if len(warm) == 1 else {}
+    return [told.get(at, role) for at, role in enumerate(roles)]
+
+
+def _figures(column: Sequence[str]) -> list[float]:
+    found = (re.match(r"\d+(?:\.\d+)?", cell) for cell in column)
+    return [float(one[0]) for one in found if one] or [0.0]
