@@ -299,7 +299,13 @@ def _implied_topology(query: Query) -> str | None:
 
 
 def _build(query: Query, _: str | None, condition: Condition) -> Answer:
-    return _known(condition, query.build, "how it was built or installed (--with build=…)")
+    value = query.build or _implied_build(query)
+    return _known(condition, value, "how it was built or installed (--with build=…)")
+
+
+def _implied_build(query: Query) -> str | None:
+    """By the devices that the question names."""
+    return engines.build_of(query.engine, query.settings.get("device"))
 
 
 def _driver(query: Query, _: str | None, condition: Condition) -> Answer:

@@ -95,6 +95,12 @@ def verdict(
         ('driver = ">=580"', "--with driver=580.95.05", "--with driver=575.10", ""),
         ('cuda = "<13"', "--with cuda=12.9", "--with cuda=13.0", ""),
         ('dependencies = { torch = "<2.9" }', "--with torch=2.8.0", "--with torch=2.9.0", ""),
+        (
+            'build = ["vulkan"]',
+            "--engine llama.cpp --set device=Vulkan0,Vulkan1",
+            "--engine llama.cpp --set dev=ROCm0",
+            "--engine llama.cpp --set device=RPC0",
+        ),
         ('topology = ["nvlink"]', "--with topology=nvlink", "--with topology=pcie", "--gpu sm90"),
         (
             "workload = { input_len = { min = 8192 } }",

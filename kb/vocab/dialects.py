@@ -117,6 +117,12 @@ def beyond_kernels(engine: str | None) -> Mapping[str, tuple[str, ...]]:
     return {name: tuple(keys) for name, keys in dialect(engine or "")["beyond_kernels"].items()}
 
 
+def build_of(engine: str | None, devices: Any) -> str | None:
+    """The kind of build that has the named devices (``Vulkan0`` → ``vulkan``), where their names tell."""
+    kinds: Mapping[str, str] = dialect(engine or "").get("builds", {})
+    return next((kind for start, kind in kinds.items() if str(devices).lower().startswith(start)), None)
+
+
 @lru_cache(maxsize=4096)
 def canonical_dest(engine: str | None, key: str, version: str | None = None) -> str:
     """The dest of a setting given as dest, flag, short name or older name; an unknown key comes back as a

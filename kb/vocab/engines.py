@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kb.vocab.dialects import (
     ENGINES,
     VARIABLES,
+    build_of,
     canonical_dest,
     canonical_engine,
     canonical_settings,
@@ -38,6 +39,7 @@ __all__ = [
     "ENGINES",
     "VARIABLES",
     "Launch",
+    "build_of",
     "canonical_dest",
     "canonical_engine",
     "canonical_kernel",
