@@ -14,7 +14,7 @@ from recommend.advice import Reason
 from recommend.alike import Setup
 from recommend.candidates import Candidate
 from recommend.expect import Known, writeups_on
-from recommend.match import settled
+from recommend.match import about_engine, settled
 from recommend.query import Query
 from recommend.veto import Evidence, Finding, Verdict, findings_on, judge
 from recommend.weigh import Ground, Judged, about, answered, published_here, weigh
@@ -100,13 +100,6 @@ class Bearing(NamedTuple):
     tried: Sequence[Tried]
 
 
-def bearing(evidence: Evidence, question: Query) -> Evidence:
-    """The records that some candidate of this question could meet."""
-    return Bearing(
-        [found for record in evidence.records if (found := settled(record, question))], evidence.tried
-    )
-
-
 def _of_engine(evidence: Evidence, base: Query, roles: Sequence[str]) -> Evidence:
     """The records that some candidate of this engine can meet, each with the alternatives that it can meet.
 
@@ -116,6 +109,8 @@ def _of_engine(evidence: Evidence, base: Query, roles: Sequence[str]) -> Evidenc
     named |= {role.partition(".")[0] for role in named}
     kept = []
     for record in evidence.records:
+        if not about_engine(record, base.engine):
+            continue
         matches = [one for one in record["matches"] if _roles_of(one) <= named]
         if matches and (found := settled({**record, "matches": matches}, base)):
             kept.append(found)

@@ -94,10 +94,15 @@ def _alternative(alternative: Json, query: Query) -> Matched | None:
     )
 
 
+def about_engine(record: Json, engine: str | None) -> bool:
+    """Whether a record can speak about an engine at all."""
+    return engine is None or record["engines"] is None or engine in record["engines"]
+
+
 def settled(record: Json, query: Query) -> Json | None:
     """The record with the conditions answered that no variant of a query can change (``FIXED``), or None
     where one of them fails. Matching it with a variant is the same as matching the record, but cheaper."""
-    if query.engine is not None and query.engine not in (record["engines"] or (query.engine,)):
+    if not about_engine(record, query.engine):
         return None
     alternatives = [found for one in record["matches"] if (found := _settled(one, query))]
     if not alternatives:

@@ -14,7 +14,7 @@ from kb.vocab.gpus import Gpu
 from recommend import beside, candidates, limits, policy
 from recommend.advice import Recommendation
 from recommend.expect import Known, Near, Outlook, neighbours, outlook
-from recommend.explore import bearing, explore, variants
+from recommend.explore import explore, variants
 from recommend.physics import Load
 from recommend.pick import Prospect, kernels_of, pick
 from recommend.query import Query
@@ -37,12 +37,11 @@ def recommend(question: Query, evidence: Evidence, known: Known, top: int = 3) -
     count = _count(question, assumed)
     load = _load(question, assumed)
     near = neighbours(question.gpu_facts, question.entry, load, known)
-    shared = bearing(evidence, question)
     engines = [
         installed(engine, question, evidence, assumed)
         for engine in candidates.engines_for(question, evidence.tried, known.serving)
     ]
-    explored = [explore(candidates.base(question, engine, count), shared, known) for engine in engines]
+    explored = [explore(candidates.base(question, engine, count), evidence, known) for engine in engines]
     prospects = [_prospect(one, load, known, near, question) for each in explored for one in each.judged]
     if prospects:
         first = max(prospects, key=lambda one: one.worth).query.engine
