@@ -6,7 +6,7 @@ Owns turning such rows into samples. What a field means is ingest.gpu_columns' a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ingest.formats import Format, Unreadable
 from ingest.formats.prometheus_gpu import meaning
@@ -89,7 +89,7 @@ def _reading(
     told = [key for key, sample in samples.items() if sample]
     for time, card in told:
         digits = card.lower().removeprefix("gpu").strip(" :_")
-        who = {"index": int(digits) if digits.isdecimal() else None, "name": names.get(card)}
+        who: dict[str, Any] = {"index": int(digits) if digits.isdecimal() else None, "name": names.get(card)}
         cards.add(
             card, samples[time, card], at=time, **who, uuid=None if who["index"] is not None else card or None
         )

@@ -262,7 +262,7 @@ def _numbered(card: Mapping[str, Any]) -> Mapping[str, Any]:
     """A card of a list of cards: there, a bare ``id`` is its number."""
     number = card.get("id")
     told = isinstance(number, int) and not any(recognise_column(str(key)).role == "index" for key in card)
-    return {"index": number} | card if told else card
+    return {"index": number, **card} if told else card
 
 
 def _keyed(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -50,7 +50,7 @@ def read(source: Source) -> Reading:
     for time, card in sorted(samples, key=lambda one: one[0]):
         about = facts[card]
         index = about.get("index", "")
-        who = {
+        who: dict[str, Any] = {
             "index": int(index) if index.isdecimal() else None,
             "name": about.get("name"),
             "uuid": about.get("uuid"),
