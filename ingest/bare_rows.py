@@ -7,19 +7,16 @@ stand between such rows. What two columns could both be, neither is: a figure is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from itertools import islice
 
+from ingest.bare_numbers import roles_of
 from ingest.gpu_columns import Column, recognise_column
 from ingest.gpu_csv import TraceLayout
+from ingest.rounds import TIME, with_times
 
-_CLOCK = r"\d\d?:\d\d:\d\d(?:\.\d+)?"
-_DAY = r"\d{4}[-/]\d\d[-/]\d\d"
-_CTIME = r"[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d (?:[A-Z]{2,5} )?\d{4}"
-_TIME = rf"(?:{_DAY}[ T]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?|{_CTIME}|{_CLOCK})"
-_STAMP = re.compile(_TIME)
-_ALONE = re.compile(rf"[\W_]*(?:(?:date|time|timestamp)\W*)?({_TIME})[\W_]*", re.IGNORECASE)
-_BEFORE = re.compile(rf"\[?({_TIME})\]?[ :|-]+(?=[^\s,])")
+_STAMP = re.compile(TIME)
 _KINDS = (
     ("time", _STAMP),
     ("uuid", re.compile(r"(?:GPU|MIG)-[0-9a-f-]{36}")),
@@ -31,6 +28,7 @@ _KINDS = (
     ("power", re.compile(r"\d+(?:\.\d+)? ?W")),
     ("clock", re.compile(r"\d+ ?MHz")),
     ("number", re.compile(r"\d+")),
+    ("decimal", re.compile(r"\d+\.\d+")),
 )
 _MISSING = re.compile(r"\[.{0,40}\]|N/A|-|")
 _NAMES = {
@@ -44,6 +42,8 @@ _NAMES = {
     "time": "timestamp",
     "bus": "pci.bus_id",
 }
+_WORDS = ("time", "uuid", "bus", "name")
+_BARE = ("number", "decimal")
 _UNITS = ("share", "memory", "power", "clock")
 _LOOKED_AT = 400
 _MOST_STRANGE = 2
@@ -58,38 +58,39 @@ Columns = list[tuple[str, ...]]
 def find_layout(text: str) -> TraceLayout | None:
     """The layout of the rows at the start of a trace without header; None where they do not say enough."""
     lines = [line for line in text.split("\n")[: 2 * _LOOKED_AT] if line.strip()]
-    rows = [line.split(",") for line in islice(with_times(lines), _LOOKED_AT)]
-    widths = {len(row) for row in rows}
-    if len(rows) < _FEWEST or len(widths) > 1:
+    every = [line.split(",") for line in islice(with_times(lines), _LOOKED_AT)]
+    width = Counter(len(row) for row in every).most_common(1)
+    rows = [row for row in every if len(row) == width[0][0]]
+    if len(rows) < _FEWEST or 2 * len(rows) < len(every):
         return None
     columns = [tuple(cell.strip() for cell in column) for column in zip(*rows, strict=True)]
     kinds = [_kind(column) for column in columns]
     units = [kind for kind in kinds if kind in _UNITS]
+    if not units:
+        return _of_numbers(columns, kinds)
     if kinds.count(None) > _MOST_STRANGE or len(units) + len({"time", "name", "uuid"} & set(kinds)) < _FEWEST:
         return None
     roles = _roles(columns, kinds)
-    if not {"utilization_pct", "power_w"} & set(roles):
-        return None
+    return _layout(roles) if {"utilization_pct", "power_w"} & set(roles) else None
+
+
+def _of_numbers(columns: Columns, kinds: Sequence[str | None]) -> TraceLayout | None:
+    """The layout of rows of bare numbers behind a time."""
+    some = {
+        kind: {at: _figures(columns[at]) for at, one in enumerate(kinds) if one == kind} for kind in _BARE
+    }
+    told = roles_of(*some.values()) if "time" in kinds and None not in kinds else {}
+    roles = [role if role in _WORDS else told.get(at, "") for at, role in enumerate(kinds)]
+    return _layout(_once(roles)) if told else None
+
+
+def _once(roles: Sequence[str | None]) -> list[str]:
+    return [role if role and role not in roles[:at] else "" for at, role in enumerate(roles)]
+
+
+def _layout(roles: Sequence[str]) -> TraceLayout:
     named = (recognise_column(_NAMES.get(role, role)) if role else Column("", "other") for role in roles)
     return TraceLayout(tuple(named), ",", ".", "", 0)
-
-
-def with_times(lines: Iterable[str]) -> Iterator[str]:
-    """Rows with the time that stands before them, on the same line or on one of its own, as their first cell.
-
-    Where such a line parts the rows of one round, and rows have no number of their own, their place in the
-    round is the card's: it becomes the second cell.
-    """
-    stamp, place = "", 0
-    for line in lines:
-        alone, text = _ALONE.fullmatch(line.strip()), line.strip()
-        if alone:
-            stamp, place = alone[1], 0
-        elif text.strip("-=_*# "):
-            before = _BEFORE.match(text)
-            row = f"{before[1]},{text[before.end() :]}" if before and not stamp else text
-            yield f"{stamp},{place},{row}" if stamp else row
-            place += 1
 
 
 def _kind(column: Sequence[str]) -> str | None:
@@ -104,7 +105,7 @@ def _kind(column: Sequence[str]) -> str | None:
 
 def _roles(columns: Columns, kinds: Sequence[str | None]) -> list[str]:
     roles = ["" for _ in kinds]
-    for kind in ("time", "uuid", "bus", "name"):
+    for kind in _WORDS:
         if kind in kinds:
             roles[kinds.index(kind)] = kind
     for kind, tell in (("share", _shares), ("memory", _memory), ("power", _power)):

@@ -165,6 +165,8 @@ def _looks_like_header(columns: Sequence[Column]) -> bool:
     numbers = sum(1 for one in columns if re.fullmatch(r"[-+\d.,:/ ]+", one.name))
     if any(len(one.name) > _LONGEST_NAME or one.name.count(" ") > _MOST_BLANKS for one in columns):
         return False
+    if any("--query" in one.name for one in columns):
+        return False  # the command itself, as a shell shows it
     return len(known) >= 2 and numbers == 0 and (any(one.is_metric for one in known) or len(known) >= 3)
 
 

@@ -34,7 +34,8 @@ def telemetry_of(
     gpus = tuple(sorted((one.result() for one in tallies), key=_order))
     samples = max((gpu.samples for gpu in gpus), default=0)
     started, ended = iso_time(first), iso_time(last)
-    span = seconds_between(first, last) if (extra or {}).get("sessions", 1) == 1 else None
+    restarts = 1 < (extra or {}).get("sessions", 1) < samples  # as many as samples: a loop that calls a tool
+    span = None if restarts else seconds_between(first, last)
     found = Telemetry(
         samples=samples,
         rows=sum(gpu.samples for gpu in gpus) if rows is None else rows,

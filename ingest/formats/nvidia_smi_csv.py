@@ -7,11 +7,10 @@ would help: its columns were chosen by whoever asked, so they cannot be guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from ingest.bare_rows import find_layout as find_bare
-from ingest.bare_rows import with_times
 from ingest.formats import Format, Unreadable
 from ingest.formats.nvidia_smi_topo import describe, matrix
 from ingest.gpu_columns import is_tool_name
@@ -26,6 +25,7 @@ from ingest.gpu_csv import (
     table_in,
 )
 from ingest.machine import hardware, known
+from ingest.rounds import in_rounds, with_times
 from ingest.sources import Source
 from ingest.traces import line_count, summary_reading, telemetry_of, trace_reading
 from kb.model import Problem, Reading
@@ -70,6 +70,9 @@ def read(source: Source) -> Reading:
     if table is None:
         raise Unreadable("no header line of nvidia-smi columns was found")
     found, lines = table
+    if rounds := in_rounds(found, source.raw_head):
+        summary = summarise(_rows(source, found.header), rounds, source.samples)
+        return summary_reading(str(source.path), "nvidia_smi_csv", _TOOL, summary, _names(found))
     if source.size >= LARGE_BYTES:
         from ingest.large_trace import read_large  # noqa: PLC0415 - loads DuckDB
 
@@ -78,8 +81,7 @@ def read(source: Source) -> Reading:
     summary = summarise(lines, found, source.samples)
     if topology := describe(matrix(source.head.split("\n"))[0]):
         summary.facts["topology"] = topology  # of the same session
-    names = [one.name for one in found.columns]
-    return summary_reading(str(source.path), "nvidia_smi_csv", _TOOL, summary, names)
+    return summary_reading(str(source.path), "nvidia_smi_csv", _TOOL, summary, _names(found))
 
 
 def read_with_columns(source: Source, columns: Sequence[str]) -> Reading:
@@ -94,7 +96,7 @@ def read_with_columns(source: Source, columns: Sequence[str]) -> Reading:
 
 
 def read_bare(source: Source) -> Reading:
-    """Samples whose columns their units tell; else refuse: the columns are not known."""
+    """Samples whose columns their cells tell; else refuse: the columns are not known."""
     if found := find_bare(source.raw_head):
         return _read_by_units(source, found)
     count = len(next(line for line in source.head.split("\n") if line.strip()).split(","))
@@ -105,14 +107,22 @@ def read_bare(source: Source) -> Reading:
 
 
 def _read_by_units(source: Source, found: TraceLayout) -> Reading:
-    lines = with_times(line for text in blocks(source) for line in text.split("\n"))
-    texts = iter(lambda: "\n".join(islice(lines, 20_000)), "")
-    summary = summarise(texts, found, source.samples)
+    summary = summarise(_rows(source), found, source.samples)
     roles = [one.role for one in found.columns]
     told = ", ".join(roles)
-    what = f"rows without a header: units tell their columns, {told}; --columns names them otherwise"
+    what = f"rows without a header: their cells tell the columns, {told}; --columns names them otherwise"
     summary.trouble.append((None, what))
     return summary_reading(str(source.path), "nvidia_smi_csv_bare", _TOOL, summary, roles)
+
+
+def _rows(source: Source, header: str = "") -> Iterator[str]:
+    """Blocks of rows with what stands before them."""
+    lines = with_times((line for text in blocks(source) for line in text.split("\n")), header)
+    return iter(lambda: "\n".join(islice(lines, 20_000)), "")
+
+
+def _names(found: TraceLayout) -> list[str]:
+    return [one.name for one in found.columns]
 
 
 def read_apps(source: Source) -> Reading:

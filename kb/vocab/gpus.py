@@ -118,6 +118,12 @@ def nearest(text: str) -> str | None:
     return names[found[0]] if found else None
 
 
+@cache
+def memory_sizes_mib() -> frozenset[int]:
+    """Every size of memory that a card of the catalog has."""
+    return frozenset(round(row["memory_gib"] * 1024) for row in _catalog()["gpus"] if row.get("memory_gib"))
+
+
 def gpus_of_arch(arch: str) -> tuple[Gpu, ...]:
     """Every catalogued product of one architecture, in catalog order."""
     return tuple(_gpu(row["name"]) for row in _catalog()["gpus"] if row["arch"] == arch)
