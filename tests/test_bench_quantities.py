@@ -6,8 +6,9 @@ import pytest
 
 from ingest.bench.cells import read_cell, whole
 from ingest.bench.placeholders import reason
+from ingest.bench.places import place
 from ingest.bench.quantities import serves_tokens, understand
-from ingest.bench.rows import place, read_row
+from ingest.bench.rows import read_row
 from ingest.bench.trees import find_rows
 from ingest.bench.units import Units
 

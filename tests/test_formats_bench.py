@@ -43,6 +43,7 @@ OURS = {
     "bench_json",
     "bench_markdown",
     "result_lines",
+    "text_table",
     "perf_logs",
     "kernel_tuning",
     "kbctl_export",

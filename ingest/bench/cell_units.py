@@ -10,24 +10,51 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ingest.bench import cells
+from ingest.bench.places import place
 from ingest.bench.quantities import understand, words_of
-from ingest.bench.rows import place
 from ingest.bench.tables import Table
 
-_RATE = re.compile(r"(?:(?:tok(?:en)?s?|t|req(?:uest)?s?)/(?:s|sec|second)|tps)\b", re.IGNORECASE)
-_SCOPE = re.compile(r"(?:per|each) (?:stream|user|request|req|seq|sequence|client)")  # beside the rate of all
-_SPEED = re.compile(  # what is no name of a setup
-    r"\b(?:decod(?:e|ing)|generation|gen|output|prefill|prompt|input|speed|agg(?:regate)?|rate|per stream)\b"
+_RATE = re.compile(
+    r"(?:(?:output|input|total|gen(?:erated)?|decode|prefill|prompt|agg(?:regate)?) )?"
+    r"(?:(?:tok(?:en)?s?|t|req(?:uest)?s?)/(?:s|sec|second)(?:/(?:user|gpu|req))?|tps|rps)\b",
+    re.IGNORECASE,
 )
+_SCOPE = re.compile(r"(?:per|each) (?:stream|user|request|req|seq|sequence|client)")  # beside the rate of all
+_WHOLE = ("aggregate", "agg", "total", "combined", "overall", "system")  # the rate of all
+_NEAR = 0.15
+_NO_FIGURE = re.compile(r"\b(?:notes?|remarks?|comments?|use|interpretation|verdict|command|reason)\b")
 
 
 def with_units(table: Table) -> Table:
     """The table with rates named as such in its header."""
     columns = [[row[at] for _, row in table.rows if len(row) > at] for at in range(len(table.header))]
     header = [_named(label, column) for label, column in zip(table.header, columns, strict=True)]
-    if any("tok_s" in told.name for label in header if (told := understand(cells.plain(label)))):
+    rates = any("tok_s" in told.name for label in header if (told := understand(cells.plain(label))))
+    if rates or (whole := _shared_out(header, columns)) is not None:
+        header = (
+            header if rates else [f"{one} tok/s" if at == whole else one for at, one in enumerate(header)]
+        )
         header = [f"{label} tok/s" if _SCOPE.fullmatch(words_of(label)) else label for label in header]
     return replace(table, header=header)
+
+
+def _shared_out(header: list[str], columns: list[list[str]]) -> int | None:
+    """The column of the rate of all, without a unit, where that of one times their number is the same."""
+    at = {words_of(label): index for index, label in enumerate(header)}
+    whole = next((index for words, index in at.items() if words in _WHOLE), None)
+    one = next((index for words, index in at.items() if _SCOPE.fullmatch(words)), None)
+    width = next((index for words, index in at.items() if words == "n" or _counts(words)), None)
+    if whole is None or one is None or width is None:
+        return None
+    rows = zip(
+        *([cells.number(raw) for raw in columns[index]] for index in (width, one, whole)), strict=False
+    )
+    told = [abs(n * each - every) < _NEAR * every for n, each, every in rows if n and each and every]
+    return whole if len(told) > 1 and sum(told) * 3 >= len(told) * 2 else None
+
+
+def _counts(words: str) -> bool:
+    return place(words) == ("workload", "concurrency")
 
 
 def with_units_down(table: Table) -> Table:
@@ -37,10 +64,13 @@ def with_units_down(table: Table) -> Table:
 
 
 def _named(label: str, figures: Iterable[str]) -> str:
+    """The label with the unit of its cells, where these are rates in one unit and it names none itself."""
     text = cells.plain(label)
-    if not _SPEED.search(words_of(text)) or understand(text) is not None or place(text) is not None:
+    if understand(text) is not None or place(text) is not None or _NO_FIGURE.search(words_of(text)):
         return label
-    units = {one.rest for raw in figures if (one := cells.read_cell(raw)) and one.rest[:1].isalpha()}
+    told = [one for raw in figures if (one := cells.read_cell(raw))]
+    units = {one.rest for one in told if one.rest[:1].isalpha()}
     rates = {found[0] for unit in units if (found := _RATE.match(unit))}
-    spoken = f"{text} ({min(rates)})" if len(rates) == len(units) > 0 else ""
+    bare = {re.sub(r"\s*\(.*", "", unit) for unit in units}
+    spoken = f"{text} ({min(rates)})" if len(rates) == 1 and rates == bare else ""
     return spoken if spoken and understand(spoken) is not None else label

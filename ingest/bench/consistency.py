@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ingest.bench.quantities import words_of
 
 if TYPE_CHECKING:
-    from ingest.bench.rows import Row
+    from ingest.bench.placing import Row
 
 _NEAR = 0.02
 _LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")

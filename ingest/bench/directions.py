@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ingest.bench.quantities import words_of
 
 if TYPE_CHECKING:
-    from ingest.bench.rows import Row
+    from ingest.bench.placing import Row
 
 
 _STATISTICS = r"(?:_(?:p\d+|min|max|std))?"

@@ -91,9 +91,16 @@ def _width(settings: dict[str, Any], kind: str, width: int) -> None:
         settings.setdefault(key, width)
 
 
+_PRECISION = re.compile(
+    r"(?i)(?:fp|int|nvfp|mxfp|bf|w\da)\d{1,2}\w{0,4}|awq|gptq\w*|(?:ud-)?i?q\d_[\w-]{1,8}|nf4"
+)
+
+
 def fill_by_test(facts: Facts, test: Any) -> Facts:
     """Facts with the engine and the precision that a test's short name tells ("trtllm_fp8_v2")."""
     name = test.split(" / ")[0] if isinstance(test, str) else ""
+    if facts.quantization is None and _PRECISION.fullmatch(name) and (told_alone := names.quantization(name)):
+        facts = replace(facts, quantization=told_alone)
     if facts.engine is not None or not 0 < len(name) < _LONGEST_NAME:
         return facts
     told = hints(name)

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ingest.bench import cells, names, variants
+from ingest.bench import cells, loads, names, variants
 from ingest.bench.identity import Facts, split_count
+from ingest.bench.places import ENGINE_VERSION, VAGUE_ENGINE, place
+from ingest.bench.placing import put_version
 from ingest.bench.quantities import words_of
-from ingest.bench.rows import ENGINE_VERSION, VAGUE_ENGINE, place, put_version
 
 _PAIR = re.compile(
     r"^\s*(?:[-*+]\s+)?(?:\*\*|__)?(?P<key>[A-Za-z\u3040-\u9fff][\w /.()#-]{0,40}?)(?:\*\*|__)?\s*(?:[:=]"
@@ -32,8 +33,11 @@ _DEVICE = re.compile(
 
 def facts_of(pairs: Iterable[tuple[str, str]], base: Facts | None = None) -> Facts:
     """Facts from (key, value) pairs; the first mention of a fact counts."""
-    facts = base or Facts()
-    for key, raw in pairs:
+    facts, told = base or Facts(), list(pairs)
+    several = len(_engines_named(told)) > 1  # which of them was measured is not said here
+    for key, raw in told:
+        if several and _engine_named(key):
+            continue
         value = cells.plain(raw).strip("\"'")
         _mentions(facts, key, value)
         prose = len(value) > 120 or _REMARK.sub("", value).count(" ") > 9
@@ -43,10 +47,21 @@ def facts_of(pairs: Iterable[tuple[str, str]], base: Facts | None = None) -> Fac
     return facts
 
 
+def _engines_named(pairs: Iterable[tuple[str, str]]) -> set[str]:
+    released = [key for key, raw in pairs if re.match(r"`?v?\d+\.\d|`?b\d{4}|commit", cells.plain(raw))]
+    return {named for key in released if (named := _engine_named(key))}
+
+
+def _engine_named(key: str) -> str | None:
+    """The server that a field is named after: "vLLM version", "llama.cpp"."""
+    found = ENGINE_VERSION.fullmatch(words_of(key))
+    return names.engine(found["engine"].replace(" ", "-")) if found else None
+
+
 _REMARK = re.compile(r"\s*\([^()]*\)|\s[—–]\s.*")
 _RELEASE = re.compile(
     r"\b(?P<engine>vLLM|SGLang|TensorRT-LLM|TRT-LLM|llama\.cpp|LMDeploy|TGI|Ollama)"
-    r"[ :=]+v?(?P<version>\d+(?:\.\w+)+)",
+    r"[ :=]+v?(?P<version>\d+(?:\.\w+)+|b\d{4,5}\b)",
     re.IGNORECASE,
 )
 _FLAG = re.compile(r"(?<!\S)--(?P<key>[a-z][a-z0-9-]+)(?:[ =](?P<value>(?!-)[^\s,;`)]+))?")
@@ -68,6 +83,7 @@ def _mentions(facts: Facts, key: str, value: str) -> None:
             facts.engine, facts.engine_version = engine, facts.engine_version or version
     if facts.engine is None and len(told := _servers_in(value)) == 1:
         facts.engine = told.pop()
+    _listed(facts, value)
     for one in _FLAG.finditer(value):
         name = one["key"].replace("-", "_")
         if names.is_option(name):
@@ -75,11 +91,30 @@ def _mentions(facts: Facts, key: str, value: str) -> None:
             facts.settings.setdefault(name, one["value"] or True if number is None else number)
 
 
+def _listed(facts: Facts, value: str) -> None:
+    """A model, widths and the load among the items of a list: "NAME | TP=8, EP=1 | Concurrency=4"."""
+    items = [one.strip() for one in re.split(r"\s*[|;,·]\s+", value)]
+    models = {one for one in items if len(items) > 1 and _is_model(one)}
+    if facts.model is None and len(models) == 1:
+        facts.model = models.pop()
+    if len(items) > 1:
+        _take_counts(facts, value)
+        facts.load = (
+            load_of((key, told) for key, sep, told in (one.partition("=") for one in items) if sep)
+            | facts.load
+        )
+
+
 def _take(facts: Facts, key: str, value: str) -> None:
     key = re.sub(r"\s*\([^()]*\)$", "", key)  # "Model (self-host)"
     named, where = ENGINE_VERSION.fullmatch(words_of(key)), place(key)
     if named:
         put_version(facts, named["engine"], value)
+        if facts.engine is None and "version" not in words_of(key):
+            facts.engine = _engine_named(key)  # "llama.cpp: a fork, 53f1515"
+    elif words_of(key) in _DRIVER_AND_CUDA:
+        driver, _, cuda = value.partition("/")
+        facts.driver, facts.cuda = facts.driver or _version(driver), facts.cuda or _version(cuda)
     elif where is None:
         if key.islower() and names.is_option(key.strip("`")) and value.count(" ") < 2:
             facts.settings.setdefault(key.strip("`"), _typed(value))
@@ -88,8 +123,42 @@ def _take(facts: Facts, key: str, value: str) -> None:
         facts.settings.setdefault(where[1], value if number is None else number)
     elif where == ("identity", "engine") and VAGUE_ENGINE.search(key) and not names.engine_within(value):
         return  # a protocol, as clients name it
-    elif where[0] == "identity" and where[1] != "engine_version":
+    elif where == ("identity", "engine_version"):
+        if not VAGUE_ENGINE.search(key) and re.match(r"v?\d+\.\d+", value):
+            facts.engine_version = facts.engine_version or value.split(maxsplit=1)[0].removeprefix("v")
+    elif where[0] == "identity":
         _identity(facts, where[1], value)
+
+
+_DRIVER_AND_CUDA = ("driver cuda", "nvidia driver cuda", "gpu driver cuda")
+
+
+def _version(text: str) -> str | None:
+    found = re.search(r"\d+(?:\.\d+)+", text)
+    return found[0] if found else None
+
+
+_ANSWERS = ("generated tokens", "tokens generated")  # of one answer, where fields tell the load
+_VAGUE_LOADS = ("in", "out", "input", "output", "c", "n", "b", "prompt", "context", "ctx", "rate", "depth")
+_PLAIN_LOAD = re.compile(
+    r"~?\d[\d,]*\s?k?(?: (?:tok(?:en)?s?|req(?:uest)?s?|users?|clients?|streams?|prompts))?"
+)
+
+
+def load_of(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The load that fields tell, each part of it once: "Concurrency: 8", "Prompt tokens: 1024"."""
+    told: dict[str, set[Any]] = {}
+    for key, raw in pairs:
+        value, where = cells.plain(raw).strip("\"'"), place(key)
+        where = ("workload", "output_len") if words_of(key) in _ANSWERS else where
+        if where is None or where[0] != "workload" or words_of(key) in _VAGUE_LOADS:
+            continue
+        if where[1] == "input_output_len":
+            for name, one in loads.lengths(value).items():
+                told.setdefault(name, set()).add(one)
+        elif where[1] not in ("test", "dataset") and _PLAIN_LOAD.fullmatch(value):
+            told.setdefault(where[1], set()).add(cells.whole(value))
+    return {key: one.pop() for key, one in told.items() if len(one) == 1}
 
 
 def _typed(value: str) -> Any:
@@ -123,13 +192,22 @@ def _short(facts: Facts, key: str, value: str) -> str | None:
     if key in ("driver", "cuda"):
         cuda = re.search(r"CUDA\s+(\d+\.\d+)", value)
         facts.cuda = facts.cuda or (cuda[1] if cuda and key == "driver" else None)
-        version = re.search(r"\d+(?:\.\d+)+", value)
-        return version[0] if version else None
+        return _version(value)
     if key in ("gpu", "model"):
         bare = re.sub(r"\s*\((?![x×]\d)[^()]*\)\s*$", "", value)
         first = re.sub(r"\s*\(.*$", "", re.split(r"\s+[·+|—–]\s+|,\s|;\s", bare)[0])
+        if key == "gpu" and first != bare and split_count(first)[1] and _remarks(bare[len(first) :]):
+            driver = re.search(r"\bdriver (\d+\.\d+(?:\.\d+)*)", bare)
+            facts.driver = facts.driver or (driver[1] if driver else None)
+            return first
         return first if key == "model" and ("/" in first or names.model(first)) else bare
     return value
+
+
+def _remarks(text: str) -> bool:
+    """Whether what follows a card's name tells its memory, its power or its software, and no other card."""
+    told = re.search(r"\d\s?(?:GB|GiB|MiB|W)\b|driver|compute capability|sm_?\d", text)
+    return told is not None and not _cards_in(text)
 
 
 def pairs_in(lines: Iterable[str]) -> list[tuple[str, str]]:
@@ -244,14 +322,30 @@ def headed(heading: str, base: Facts) -> Facts:
     facts = replace(base, settings=dict(base.settings))
     _take_counts(facts, heading)
     parts = [part.strip() for part in reversed(heading.split(" / "))]
-    _name_model(facts, next((part for part in parts if _is_model(part)), ""))
+    _name_model(facts, next((one for part in parts if (one := _model_in(part))), ""))
     _name_card(facts, next((part for part in parts if _cards_in(part)), ""))
     telling = next((part for part in parts if _servers_in(part)), "")
     engine, named = _server_in(telling), _servers_in(telling)
     if names.engine(facts.engine) not in named and (engine or len(named) > 1):
         facts.engine, facts.engine_version, facts.environment = engine, None, {}
         facts.settings = _widths(facts.settings)
+    if released := _released(telling, facts.engine):
+        facts.engine_version = released
     return facts
+
+
+def _model_in(heading: str) -> str:
+    """The model that a heading is, or that alone is one of its parts: "NAME Q4_K_M, llama.cpp b9010"."""
+    if _is_model(heading):
+        return heading
+    named = [part for part in _parts(heading) if _is_model(part)]
+    return named[0] if len(named) == 1 and not _COMPARES.search(heading) else ""
+
+
+def _released(heading: str, engine: str | None) -> str | None:
+    """The one release of the engine that a heading names with it."""
+    told = {one["version"] for one in _RELEASE.finditer(heading) if names.engine(one["engine"]) == engine}
+    return told.pop() if len(told) == 1 else None
 
 
 def _take_counts(facts: Facts, heading: str) -> None:

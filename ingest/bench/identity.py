@@ -29,7 +29,7 @@ from kb.model import (
 
 _COUNTED = re.compile(r"^(?P<count>\d{1,3})\s*[x×*]\s*(?P<name>.+)$", re.IGNORECASE)
 _COUNT_AFTER = re.compile(
-    r"^(?P<name>.+?)\s*(?:\([x×](?P<a>\d{1,3})\)|[x×]\s?(?P<b>\d{1,3}))$", re.IGNORECASE
+    r"^(?P<name>.+?)\s*(?:\([x×](?P<a>\d{1,3})\)|[x×*]\s?(?P<b>\d{1,3}))$", re.IGNORECASE
 )
 
 
@@ -37,7 +37,8 @@ _COUNT_AFTER = re.compile(
 class Facts:
     """What a source says about the server that was measured. Everything may be unknown.
 
-    ``settings`` uses common names (tp, pp, ep, dp, kv_dtype, …) or an engine's own.
+    ``settings`` uses common names (tp, pp, ep, dp, kv_dtype, …) or an engine's own. ``load`` is what the
+    source says once of the load of all its points.
     """
 
     model: str | None = None
@@ -53,10 +54,15 @@ class Facts:
     environment: dict[str, str] = field(default_factory=dict)
     dependencies: dict[str, str] = field(default_factory=dict)
     warnings: list[Warning] = field(default_factory=list)
+    load: dict[str, Any] = field(default_factory=dict)
 
     def key(self) -> str:
         """Equal for facts that describe the same server."""
-        named = {name: getattr(self, name) for name in self.__slots__ if name not in ("warnings", "started")}
+        named = {
+            name: getattr(self, name)
+            for name in self.__slots__
+            if name not in ("warnings", "started", "load")
+        }
         return repr({k: sorted(v.items(), key=str) if isinstance(v, dict) else v for k, v in named.items()})
 
 
@@ -98,7 +104,7 @@ def hardware(facts: Facts) -> Hardware:
     bare = re.sub(r"\s*\([^()]*\)", "", printed)  # remarks name what it is not ("not Max-Q")
     known = names.gpu(bare) or names.gpu(printed)
     return Hardware(
-        gpu=known.name if known else printed,
+        gpu=known.name if known and known.source != "class entry" else printed,
         arch=known.arch if known else names.arch(printed),
         memory_gib=known.memory_gib if known else None,
         count=facts.gpu_count if facts.gpu_count is not None else count,

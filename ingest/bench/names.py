@@ -63,6 +63,25 @@ def engine_within(text: str) -> str | None:
     return held.pop() if len(held) == 1 else None
 
 
+SERVERS = frozenset((*ENGINES, *labels("servers")))  # a library such as FlashInfer serves nothing
+_BUILD = r"[\s:=-]+(?:v|version )?(b\d{4,5}|\d+\.\d+[\w.+-]*)"
+
+
+def server_in(text: str) -> tuple[str, str | None] | None:
+    """The one server and its release among a cell's words ("Vulkan, llama.cpp b9049", "vllm-rocm 0.11")."""
+    found: dict[str, str] = {}
+    for word in re.split(r"[\s,;()/+|]+", text):
+        for spoken in (word, word.split("-")[0]):
+            known = known_engine(spoken)
+            if known in SERVERS:
+                found.setdefault(known, spoken)
+    if len(found) != 1:
+        return None
+    engine_name, spoken = found.popitem()
+    release = re.search(re.escape(spoken) + _BUILD, text)
+    return engine_name, release[1] if release else None
+
+
 def settings(engine_name: str | None, common: Mapping[str, Any]) -> dict[str, Any]:
     """Settings under the engine's own names; common names stay where the engine is unknown."""
     found: dict[str, Any] = {}

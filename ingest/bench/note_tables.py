@@ -11,10 +11,12 @@ from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Any
 
-from ingest.bench import cell_units, cells, names, serving, variants
+from ingest.bench import cell_units, cells, corners, loads, names, serving, variants
 from ingest.bench.identity import Facts
-from ingest.bench.quantities import Quantity, serves_tokens, understand, words_of
-from ingest.bench.rows import Row, place, read_row
+from ingest.bench.places import place
+from ingest.bench.placing import Row
+from ingest.bench.quantities import Quantity, labels, serves_tokens, understand, words_of
+from ingest.bench.rows import read_row
 from ingest.bench.spread_tables import is_derived, statistics_down, unpivoted
 from ingest.bench.tables import Table
 from ingest.bench.units import Units
@@ -36,6 +38,8 @@ _RESULTS = (
     "accuracy",
     "completed",
     "goodput",
+    "prefill_ms",
+    "decode_ms",
 )
 _FIGURES = (
     "ttft",
@@ -61,24 +65,8 @@ _AIMS = re.compile(  # lists that ask for figures, or repeat those of other plac
     r"(?i)\b(?:targets?|goals?|slos?|slas?|requirements?|thresholds?|baselines?|budgets?|summary|findings)\b"
 )
 _MOST_ROWS = 5000  # of one table in a page: what is longer is no write-up
-METRIC_WORDS = {"metric", "metrics", "measure", "measurement", "", "statistic", "stat", "quantity", "kpi"}
-_FIELD_WORDS = {
-    "field",
-    "property",
-    "key",
-    "item",
-    "parameter",
-    "setting",
-    "component",
-    "name",
-    "spec",
-    "attribute",
-    "",
-    "what",
-    "config",
-    "option",
-    "category",
-}
+METRIC_WORDS = frozenset(labels("corners")["metric"])
+_FIELD_WORDS = frozenset(labels("corners")["field"])
 
 
 def points(table: Table, base: Facts, client: str) -> list[Pair]:
@@ -90,7 +78,7 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
     if not serves_tokens(map(cells.plain, [*table.header, *(row[0] for _, row in table.rows if row)])):
         return []
     told = _headed(table.heading) or _captioned(table.caption)
-    spread = unpivoted(table, _label(told) if told else None)
+    spread = corners.spread(table) or unpivoted(table, _label(told) if told else None)
     if spread is not None:
         found = _by_rows(spread, base, client)
     elif (down := statistics_down(table)) is not None:
@@ -123,8 +111,9 @@ def is_turned(table: Table) -> bool:
     """Whether rows name the measures and columns the setups."""
     first = [row[0] for _, row in table.rows if row]
     named = _results(first, _RESULTS)
-    metrics = bool(table.header) and words_of(table.header[0]) in METRIC_WORDS
-    return named >= 2 and named * 2 >= len(first) and metrics
+    corner = words_of(table.header[0]) if table.header else None
+    fewest = 5 if corner in ("metric", "metrics") else 2  # beside measures that nobody else takes
+    return named >= 2 and named * fewest >= len(first) and corner in METRIC_WORDS
 
 
 def _by_rows(table: Table, base: Facts, client: str) -> Iterator[Pair]:
@@ -138,6 +127,8 @@ def _by_rows(table: Table, base: Facts, client: str) -> Iterator[Pair]:
     serial = _is_serial(table)
     for line, record in records:
         for one in variants.setups(_full(record, table, serial)):
+            if "test name" in one and one.get("test") == table.heading[-100:] and _headed(table.heading):
+                del one["test"]  # it names the measure, and no test
             row = read_row(one, units, _for_engine(one.get("engine"), base))
             yield row.facts, _point(row, client, line)
 
@@ -182,9 +173,14 @@ def _missing(record: Mapping[str, str], key: str) -> bool:
 
 def _heading_load(heading: str) -> dict[str, str]:
     parts = heading.split(" / ")
+    lengths = {key.replace("_", " "): str(one) for key, one in loads.lengths_in(parts[-1]).items()}
     alone = (found for part in reversed(parts) if (found := _SETUP_LOAD.fullmatch(part.strip())))
     told = next(({"concurrency": found[1] or found[2]} for found in alone), {})
-    return told | {found["key"].lower(): found["value"] for found in _HEADING_LOADS.finditer(parts[-1])}
+    return (
+        lengths
+        | told
+        | {found["key"].lower(): found["value"] for found in _HEADING_LOADS.finditer(parts[-1])}
+    )
 
 
 def _point(row: Row, client: str, line: int | None) -> Measurement:
@@ -229,7 +225,8 @@ _SETUP_LOAD = re.compile(
 def _load_of(setup: str) -> dict[str, str]:
     """A setup's header may carry the load: "K=64 (8-user)", "c=16", "bs 4"."""
     found = _SETUP_LOAD.search(setup)
-    return {"concurrency": found[1] or found[2]} if found else {}
+    lengths = {key.replace("_", " "): str(one) for key, one in loads.lengths(cells.plain(setup)).items()}
+    return lengths | ({"concurrency": found[1] or found[2]} if found else {})
 
 
 def _one_metric(table: Table, base: Facts, client: str) -> Iterator[Pair]:

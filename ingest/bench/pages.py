@@ -42,6 +42,7 @@ class Page:
     fields: list[tuple[str, str]] = field(default_factory=list)
     unread: list[list[int]] = field(default_factory=list)
     headings: list[tuple[int, str]] = field(default_factory=list)
+    paragraphs: list[str] = field(default_factory=list)
     listed: dict[str, Table] = field(default_factory=dict)  # fields below each heading, in two columns
 
     def heading_at(self, line: int) -> str:
@@ -92,6 +93,7 @@ def _path(headings: list[str]) -> str:
 def _paragraph(page: Page, token: Token, content: str, heading: str) -> None:
     found = pairs_in(content.split("\n"))
     page.fields += found
+    page.paragraphs.append(content)
     first, last = token.map or [0, 0]
     listed = page.listed.setdefault(heading, Table(["metric", "value"], first + 1, heading=heading))
     listed.rows += [(first + 1, list(pair)) for pair in pairs_in(content.replace("`", "").split("\n"))]

@@ -28,6 +28,7 @@ def relabelled(record: Mapping[str, Any]) -> dict[str, Any]:
     _rates(record, names)
     _run(names)
     _tallies(record, names)
+    _tokens(names)
     _loads(names)
     taken = {new for old, new in names.items() if new != old} & record.keys()
     return {
@@ -71,6 +72,16 @@ def _run(names: dict[str, str]) -> None:
         names[label] = (
             words_of(label).replace("total request latency", "total latency").replace("latency", "duration")
         )
+
+
+def _tokens(names: dict[str, str]) -> None:
+    """ "total_toks" beside another rate counts tokens."""
+    counted = [label for label in names if words_of(label) in ("total toks", "num toks", "n toks")]
+    rated = any(
+        (told := understand(label)) and "tok_s" in told.name for label in names if label not in counted
+    )
+    for label in counted if rated else ():
+        names[label] = "total tokens"
 
 
 def _loads(names: dict[str, str]) -> None:

@@ -14,8 +14,9 @@ from datetime import datetime
 from typing import Any
 
 from ingest.bench import cells, names
+from ingest.bench.places import place
+from ingest.bench.placing import Row
 from ingest.bench.quantities import Quantity, labels, understand, words_of
-from ingest.bench.rows import Row, place
 from ingest.bench.units import Units
 
 Record = Mapping[str, Any]

@@ -15,8 +15,8 @@ from typing import Any
 from ingest.bench import cells, names
 from ingest.bench.identity import Facts
 from ingest.bench.placeholders import is_placeholder
+from ingest.bench.placing import rate
 from ingest.bench.quantities import labels, understand
-from ingest.bench.rows import rate
 from kb.model import Measurement
 
 HEADING = re.compile(

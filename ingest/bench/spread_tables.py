@@ -7,11 +7,11 @@ what a label measures.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ingest.bench import cells, variants
+from ingest.bench.places import place
 from ingest.bench.quantities import labels, understand, words_of
-from ingest.bench.rows import place
 from ingest.bench.tables import Table
 
 _STATISTICS: dict[str, str] = labels("statistics")
@@ -30,6 +30,10 @@ def unpivoted(table: Table, measure: str | None = None) -> Table | None:
 
     ``measure`` is what a heading says of all its cells, for tables that name no measure themselves.
     """
+    return _statistics_joined(table) or _spread(table, measure)
+
+
+def _spread(table: Table, measure: str | None) -> Table | None:
     if len(table.header) < 3 or not table.rows:  # a name, and two columns to spread over
         return None
     statistics = {at: label for at, label in enumerate(table.header) if is_statistic(cells.plain(label))}
@@ -44,6 +48,56 @@ def unpivoted(table: Table, measure: str | None = None) -> Table | None:
     if column is None and measure is None:
         return None
     return _built(table, _by_loads(table, loads, column, measure))
+
+
+def _statistics_joined(table: Table) -> Table | None:
+    """One row of a table whose rows are statistics and whose columns are measures of the same run."""
+    percentiles = words_of(cells.plain(table.header[0])).startswith("percentile")
+    told = {name: row for _, row in table.rows if row and (name := _statistic(row[0], percentiles))}
+    columns = [at for at, label in enumerate(table.header) if at and _is_figure(f"mean {cells.plain(label)}")]
+    if len(told) < 2 or len(told) < len(table.rows) or not columns or _is_figure(table.header[0]):
+        return None
+    if any(not is_loose(table.header[at]) for at in columns):
+        return None
+    record = {
+        f"{stat} {cells.plain(table.header[at])}": row[at]
+        for stat, row in told.items()
+        for at in columns
+        if len(row) > at and (stat == "mean" or not _is_rate(table.header[at]))
+    }
+    return _built(table, {"": (table.line, record)}) if record else None
+
+
+def joined_rows(rows: Sequence[Mapping[str, object]]) -> dict[str, str]:
+    """The record of objects that are statistics, one each, of the same measures; empty where they are not."""
+    header = [str(key) for key in rows[0]] if rows else []
+    if len(header) < 2 or len(rows) > _MOST_STATISTICS or any([*map(str, row)] != header for row in rows):
+        return {}
+    table = Table(header, 0, rows=[(0, [str(one) for one in row.values()]) for row in rows])
+    joined = _statistics_joined(table)
+    return dict(zip(joined.header, joined.rows[0][1], strict=True)) if joined is not None else {}
+
+
+_MOST_STATISTICS = 40  # of one measure: longer lists are of something else
+
+
+def _statistic(cell: str, percentiles: bool) -> str | None:
+    text = cells.plain(cell)
+    share = re.fullmatch(r"(\d{1,2}(?:\.\d+)?)\s*(?:%|th|)", text) if percentiles else None
+    if share:
+        return f"p{share[1]}"
+    return _STATISTICS.get(words_of(text), text) if is_statistic(text) else None
+
+
+def is_loose(label: str) -> bool:
+    """Whether a label leaves open which statistic of its measure it is."""
+    told = understand(cells.plain(label))
+    return told is None or told.loose or "tok_s" in told.name or "request_s" in told.name
+
+
+def _is_rate(label: str) -> bool:
+    told = understand(f"mean {cells.plain(label)}")
+    return told is not None and "_s" in told.name and "_ms_" not in told.name
 
 
 def _metric_column(table: Table) -> int | None:
@@ -73,8 +127,8 @@ def _by_metrics(table: Table, column: int) -> Records:
 
 def statistics_down(table: Table) -> Table | None:
     """A table of one measure that its heading names, a statistic in each row: a row for each column."""
-    measure = cells.plain(table.heading.rsplit(" / ", 1)[-1])
-    if len(table.header) < 2 or not _is_figure(f"mean {measure}"):
+    measure = _headed(table.heading)
+    if len(table.header) < 2 or not _is_timed(measure):
         return None
     told = {row[0]: row for _, row in table.rows if len(row) > 1 and is_statistic(_bare(row[0]))}
     if len(told) < 2 or 2 * len(told) < len(table.rows) or any(_is_figure(label) for label in table.header):
@@ -92,6 +146,14 @@ def statistics_down(table: Table) -> Table | None:
         # the heading, which names the measure, names no test
         found[name] = (table.line, record | {"test": name if len(columns) > 1 else ""})
     return _built(table, found)
+
+
+def _headed(heading: str) -> str:
+    """The measure that the innermost heading names, and whose it is: "prefill: / latency:"."""
+    *outer, inner = [cells.plain(part).strip(" :") for part in heading.split(" / ")]
+    whose = understand(f"{outer[-1]} {inner}") if outer else None
+    own = whose is not None and not whose.name.startswith("e2e") and understand(inner) != whose
+    return f"{outer[-1]} {inner}" if own else inner
 
 
 def _bare(name: str) -> str:
@@ -116,7 +178,10 @@ def _load(table: Table, label: str) -> tuple[str, str] | None:
     if re.fullmatch(r"[\d.,]+[kK]?", text):
         if corner is not None and corner[0] == "workload":
             return cells.plain(table.header[0]), text
-        return ("request rate", text) if words_of(table.header[0]) in ("qps", "rps") else None
+        if words_of(table.header[0]) in ("qps", "rps"):
+            return "request rate", text
+        beside = {variants.named(cells.plain(one))[0] for one in table.header} - {"test", "engine"}
+        return (beside.pop(), text) if len(beside) == 1 else None  # "ctx=0 | 16k | 32k"
     key, value = variants.named(text)
     return (key, value) if key not in ("test", "engine") else None
 
@@ -133,6 +198,11 @@ def _measures(table: Table, spread: Collection[int]) -> int | None:
             if told and 2 * len(told) >= len(table.rows):
                 return at
     return None
+
+
+def _is_timed(measure: str) -> bool:
+    told = understand(f"mean {measure}")
+    return told is not None and told.name.startswith((*_FIGURES, "prefill", "decode"))
 
 
 def _is_figure(label: str) -> bool:

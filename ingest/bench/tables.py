@@ -74,13 +74,17 @@ def box_tables(lines: Iterable[tuple[int, str]]) -> list[Table]:
     """Tables drawn with box characters. A row with empty cells may continue the one above."""
     found: list[Table] = []
     table: Table | None = None
+    ruled = False  # whether the line before was a rule: in a grid one stands between any two rows
     for number, line in lines:
         text = line.strip()
         if text and _RULE.match(text) and text[0] in "┏┌╭+╔╒":
-            table = None if table is None or table.rows or text[0] != "+" else table
-        elif not _is_box_row(text):
+            table = None if table is None or text[0] != "+" or ruled else table
+            ruled = True
+            continue
+        ruled = False
+        if not _is_box_row(text):
             table = table if text and _RULE.match(text) else None
-        elif table is None:
+        elif table is None or len(_box_cells(text)) != len(table.header):
             table = Table(_box_cells(text), number)
             found.append(table)
         else:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from itertools import combinations, pairwise, permutations
 from typing import Any
 
-from ingest.bench import cells, names, requests
-from ingest.bench.families import statistic
+from ingest.bench import cells, members, names, requests, spread_tables
+from ingest.bench.places import ENGINE_VERSION, place
+from ingest.bench.placing import DEVICES
 from ingest.bench.quantities import serves_tokens, understand, words_of
-from ingest.bench.rows import DEVICES, ENGINE_VERSION, place
 from ingest.bench.units import Units
 
 _RESULTS = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
@@ -89,6 +89,8 @@ def _walk(value: Any, around: dict[str, Any], path: tuple[str, ...], found: Foun
         units = Units.of(rows)
         found.notes += units.notes
         found.rows += [dict(around) | one | _named(path, found.axes) for one in requests.fold(rows, units)]
+    elif isinstance(value, list) and (joined := spread_tables.joined_rows(rows)):
+        found.rows.append(dict(around) | joined | _named(path, found.axes))
     elif isinstance(value, list):
         for one in value:
             if isinstance(one, Mapping | list):
@@ -113,7 +115,7 @@ def _details(request: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
 
 def _own(value: Mapping[str, Any]) -> dict[str, Any]:
     plain = {str(key): one for key, one in value.items() if not isinstance(one, Mapping | list)}
-    return plain | _spread(value)
+    return plain | members.spread(value)
 
 
 def _object(value: Mapping[str, Any], around: dict[str, Any], path: tuple[str, ...], found: Found) -> None:
@@ -127,7 +129,7 @@ def _object(value: Mapping[str, Any], around: dict[str, Any], path: tuple[str, .
         found.rows.append(said | _qualified(own, path) | _named(path, found.axes))
     elif own.get("ok") is False or own.get("success") is False or own.get("status") in ("failed", "error"):
         found.failed.append(said | own)
-    found.rows += [said | one | _named(path, found.axes) for one in _by_cases(value)]
+    found.rows += [said | one | _named(path, found.axes) for one in members.by_cases(value)]
     for key in _below(value, _is_result(own, said)):
         _walk(value[key], said, (*path, str(key)), found)
 
@@ -146,6 +148,7 @@ def _below(value: Mapping[str, Any], is_result: bool) -> Iterable[str]:
     known = is_result or any(_tells(value[key]) for key in folded)
     left = folded if listed - single else set()
     left |= single if known else set()
+    left |= {key for key, one in value.items() if isinstance(one, Mapping) and members.is_spread(key, one)}
     return [key for key, one in value.items() if isinstance(one, Mapping | list) and key not in left]
 
 
@@ -198,29 +201,6 @@ def _name_in(value: Mapping[str, Any], named: str) -> str | None:
     return best or (last if last and known(last) else None)
 
 
-def _by_cases(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    """One record for each case of a measure that names its cases: "generation_tok_s": {"short": 62.9, …}."""
-    cases: dict[str, dict[str, Any]] = {}
-    for key, one in value.items():
-        if not isinstance(one, Mapping) or len(one) < 2 or not _measures(str(key)):
-            continue
-        for case, raw in one.items():
-            told = statistic(str(case)) or understand(str(case)) or place(str(case))
-            if (
-                told is None
-                and not str(case).isdecimal()
-                and isinstance(raw, int | float)
-                and raw is not True
-            ):
-                cases.setdefault(str(case), {"test name": str(case)})[str(key)] = raw
-    return list(cases.values())
-
-
-def _measures(key: str) -> bool:
-    told = understand(key)
-    return told is not None and told.name.startswith(_RESULTS)
-
-
 def _note_axes(value: Mapping[str, Any], axes: dict[str, set[str]]) -> None:
     for key, one in value.items():
         if isinstance(one, list) and one and all(isinstance(step, int) for step in one[:100]):
@@ -228,23 +208,6 @@ def _note_axes(value: Mapping[str, Any], axes: dict[str, set[str]]) -> None:
             where = place(single)
             if where is not None and where[0] == "workload":
                 axes.setdefault(where[1], set()).update(map(str, one[:100]))
-
-
-def _spread(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Statistics of a measure that stand in an object of their own: "ttft_ms": {"mean": 1, "p99": 2}."""
-    spread: dict[str, Any] = {}
-    for key, one in value.items():
-        if isinstance(one, Mapping) and str(key).lower() == "usage":  # as OpenAI's API counts a request
-            spread |= {name: one[name] for name in ("prompt_tokens", "completion_tokens") if name in one}
-        if isinstance(one, Mapping) and (understand(str(key)) or understand(f"mean {key}")):
-            stats = {
-                name: raw
-                for name, raw in one.items()
-                if statistic(str(name)) and cells.number(raw) is not None
-            }
-            unit = one.get("unit") or one.get("units") or ""
-            spread |= {f"{name} {key} {unit}".strip(): raw for name, raw in stats.items()}
-    return spread
 
 
 def _is_result(own: Mapping[str, Any], said: Mapping[str, Any]) -> bool:

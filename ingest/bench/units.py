@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ingest.bench import cells
-from ingest.bench.quantities import Quantity, understand
+from ingest.bench.quantities import Quantity, labels, understand
 
 
 def _is_core(label: str) -> bool:
@@ -28,6 +28,9 @@ def _limits(label: str) -> tuple[float, float]:
     return (20.0, 600.0) if name.startswith("e2e") else (2.0, 30.0)
 
 
+_FACTORS: dict[str, float] = labels("time_units")
+_MINUTES = 60e3
+_OWN = re.compile(rf"(?:{'|'.join(sorted(_FACTORS, key=len, reverse=True))}|mins?)\b")  # of a cell
 _ABSURD = 10  # times what a median may be in seconds: minutes to the first token
 
 
@@ -50,7 +53,7 @@ class Units:
             for label, raw in record.items():
                 quantity = understand(label) if isinstance(label, str) else None
                 cell = cells.read_cell(raw) if quantity and not quantity.unit_stated else None
-                if cell is not None and not isinstance(raw, bool):
+                if cell is not None and not isinstance(raw, bool) and not _OWN.match(cell.rest):
                     values.setdefault(label, []).append(cell.value)
         units = cls()
         middles = {label: sorted(seen)[len(seen) // 2] for label, seen in values.items()}
@@ -75,10 +78,10 @@ class Units:
         self.notes.append(f"{label!r} states no unit; read as {unit} (median {middle:g})")
 
     def factor(self, label: str, quantity: Quantity, cell: cells.Cell) -> float:
-        """The factor for one cell: the label's unit, else the cell's own, else what was decided."""
+        """The factor for one cell: its own unit, else the label's, else what was decided."""
+        own = _OWN.match(cell.rest) if quantity.name.rpartition("_ms_")[1] else None
+        if own:
+            return _MINUTES if own[0].startswith("min") else _FACTORS[own[0]]
         if quantity.unit_stated:
             return quantity.factor
-        own = re.match(r"(ms|s|sec|us|µs)\b", cell.rest)
-        if own:
-            return {"ms": 1.0, "s": 1e3, "sec": 1e3}.get(own[1], 1e-3)
         return self.decided.get(label, quantity.factor)

@@ -12,14 +12,13 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from ingest.bench import names
+from ingest.bench import cells, names
+from ingest.bench.places import place
 from ingest.bench.quantities import GRAMMAR, understand, words_of
-from ingest.bench.rows import place
-from kb.vocab.engines import ENGINES
 
 _MEASURED = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
 _LOAD = re.compile(
-    r"(?P<key>c|conc|concurrency|bs|batch|b|users?|n|isl|ctx|input|k) ?(?P<n>0|[1-9]\d{0,6})(?P<k> ?k)?"
+    r"(?P<key>c|conc|concurrency|bs|batch|b|users?|n|isl|ctx|input) ?(?P<n>0|[1-9]\d{0,6})(?P<k> ?k)?"
 )
 _LOADS = {
     "c": "concurrency",
@@ -29,7 +28,6 @@ _LOADS = {
     "n": "concurrency",
 }
 _LENGTHS = {"isl": "input len", "ctx": "input len", "input": "input len"}
-_SERVERS = frozenset((*ENGINES, "tgi", "lmdeploy", "ollama"))  # a library such as FlashInfer serves nothing
 _SPOKEN = {"llama server": "llama.cpp", "llama cpp": "llama.cpp", "llama": None}
 _TESTS = re.compile(r"\b(?:pp|tg) \d+\b")
 _COUNTED_USERS = re.compile(r"(?P<n>\d{1,6}) ?(?:users?|clients?|streams?|concurrent)")
@@ -54,7 +52,13 @@ def setups(record: Mapping[str, Any]) -> list[dict[str, Any]]:
         told.append(
             _with_name(shared, *(name if len(kinds) < 2 or name[0] == "engine" else ("test", setup))) | own
         )
-    return told
+    left = {label: raw for label, raw in record.items() if label not in owned and _measures(label)}
+    return [*told, shared | left] if left and not _is_empty(left) else told
+
+
+def _is_empty(left: Mapping[str, Any]) -> bool:
+    """Whether all that no setup owns is empty."""
+    return all(cells.is_nothing(raw) for raw in left.values())
 
 
 def _with_name(shared: Mapping[str, Any], key: str, value: str) -> dict[str, Any]:
@@ -86,7 +90,7 @@ def engine_in(text: str) -> str | None:
     words = re.sub(r"(?<!llama) \b(?:server|serve|engine|runtime|backend)$", "", words_of(text)).split()
     for length in (3, 2, 1):
         found = _SPOKEN.get(" ".join(words[:length])) or names.known_engine(" ".join(words[:length]))
-        if found in _SERVERS and len(words) - length <= 4:
+        if found in names.SERVERS and len(words) - length <= 4:
             return found
     aside = re.search(r"\(([^()]+)\)", text)  # "Baseline (vLLM BF16)"
     return engine_in(aside[1]) if aside and not re.search(r"\bvs\b", text) else None
@@ -106,7 +110,7 @@ def _owners(labels_: tuple[str, ...]) -> dict[str, str]:
     for same in groups.values():
         owned |= _told_apart(same)
     known = all(named(setup)[0] != "test" for setup in owned.values())
-    whole = all(label in owned for same in groups.values() for label in same)
+    whole = all(label in owned for same in groups.values() for label in same if len(same) > 1)
     return owned if len(set(owned.values())) > 1 and (known or whole) else {}
 
 
@@ -128,7 +132,15 @@ def _told_apart(same: Iterable[str]) -> dict[str, str]:
     own = {label: _own_words(words, common) for label, words in spoken.items()}
     if any(not text or set(_TESTS.sub("", text).split()) & GRAMMAR for text in own.values()):
         return {}
-    return own if max(Counter(own.values()).values()) == 1 else {}
+    if max(Counter(own.values()).values()) > 1:
+        return {}
+    return {label: _as_written(label, text) for label, text in own.items()}
+
+
+def _as_written(label: str, own: str) -> str:
+    """A setup's words as the label has them, where the rest of it is a unit in brackets."""
+    written = re.sub(r"\s*\([^()]*\)$", "", label)
+    return written if written != label and words_of(written) == own else own
 
 
 def _own_words(words: list[str], common: set[str]) -> str:

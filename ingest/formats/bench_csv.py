@@ -5,15 +5,16 @@ Owns what makes a delimited file a table of results. Must not read GPU traces, w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ingest.bench import (
     file_names,
+    front,
     names,
     note_tables,
     placeholders,
+    remarks,
     requests,
     serving,
     spread_tables,
@@ -21,8 +22,10 @@ from ingest.bench import (
     variants,
 )
 from ingest.bench.identity import Facts, benchmark, grouped
+from ingest.bench.places import place
+from ingest.bench.placing import Row
 from ingest.bench.quantities import serves_tokens, understand
-from ingest.bench.rows import Row, place, read_row
+from ingest.bench.rows import read_row
 from ingest.bench.units import Units
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
@@ -30,7 +33,6 @@ from kb.model import LineCount, Measurement, Problem, Reading
 
 _CLIENT = "table"
 _MOST_BYTES = 4 << 20
-_REMARKS = re.compile(r"(?:#[ \t].*\n)+(?=[^#\n])")
 RESULT_PREFIXES = (
     "ttft",
     "tpot",
@@ -51,31 +53,22 @@ def results_in(header: Iterable[str]) -> int:
 
 
 def _sniff(source: Source) -> float:
-    head = _uncommented(source.head).lstrip("\n")
+    head = remarks.without(source.head).lstrip("\n")
     first = head.split("\n", 1)[0]
-    if not first or first[0] in "{[#|=" or len(first) > 4000:
-        return 0.0
-    if not any(mark in first for mark in ",;\t"):
+    if not first or first[0] in "{[#|=" or len(first) > 4000 or not any(mark in first for mark in ",;\t"):
         return 0.0
     header = tables.delimited(first)[0]
     table = _table_in(head)
-    if table is not None and note_tables.is_turned(table):
-        return 0.9
-    if table is not None and spread_tables.unpivoted(table) is not None:
-        return 0.7
+    if table is not None and (turned := note_tables.is_turned(table) or spread_tables.unpivoted(table)):
+        return 0.9 if turned is True else 0.7
     results = results_in(header)
+    placed = sum(place(label) is not None for label in header)
+    if not results and _is_quality(header):
+        return 0.55
     if len(header) < 3 or not results or _is_prose(header) or not serves_tokens(header):
         return 0.0
-    placed = sum(place(label) is not None for label in header)
     several = results > 1 and placed > 1  # above plain text
     return 0.7 if several else 0.6 if results + placed > 1 else 0.0
-
-
-def _uncommented(text: str) -> str:
-    """The text without the remarks above its header ("# Licensed under …"), whose lines stay empty."""
-    text = text.lstrip("\ufeff")
-    remarks = _REMARKS.match(text)
-    return "\n" * remarks[0].count("\n") + text[remarks.end() :] if remarks else text
 
 
 def _table_in(head: str) -> tables.Table | None:
@@ -84,12 +77,21 @@ def _table_in(head: str) -> tables.Table | None:
     return tables.Table(rows[0], 1, list(enumerate(rows[1:], 2))) if len(rows) > 2 else None
 
 
+def _is_quality(header: Sequence[str]) -> bool:
+    """Whether scores stand beside the names of models and of what they were tested with."""
+    places = {place(label) for label in header}
+    tested = places & {("workload", "test"), ("workload", "dataset")}
+    scored = any((told := understand(label)) is not None and told.name == "accuracy" for label in header)
+    return scored and bool(tested) and ("identity", "model") in places
+
+
 def _is_prose(header: Sequence[str]) -> bool:
     return any(len(cell) > 60 for cell in header) or not any(cell.strip() for cell in header)
 
 
 def _read(source: Source) -> Reading:
-    text = _uncommented(source.start(_MOST_BYTES))
+    text = source.start(_MOST_BYTES)
+    around, text = remarks.fields(text), remarks.without(text)
     rows = [(i, row) for i, row in enumerate(tables.delimited(text), 1)]
     full = [(i, row) for i, row in rows if any(cell.strip() for cell in row)]
     if not full:
@@ -99,15 +101,16 @@ def _read(source: Source) -> Reading:
     if reason:
         raise Unreadable(reason)
     records = list(table.records())
+    told = file_names.hints(source.name)
+    told.facts = file_names.fill_facts(front.facts_of(around), told)
+    told.facts.load |= front.load_of(around)
     if note_tables.is_turned(table) or spread_tables.unpivoted(table) is not None:
-        told = file_names.hints(source.name)
         kept = note_tables.points(table, told.facts or Facts(), _CLIENT)
         return benchmark(source, "bench_csv", grouped(kept), rows=len(records), extra=told.as_extra())
     rows_only = [row for _, row in records]
     units = Units.of(rows_only)
     if requests.are_requests(rows_only):
         records = [(full[0][0], one) for one in requests.fold(rows_only, units)]
-    told = file_names.hints(source.name)
     pairs = [_row(line, one, units, told) for line, row in records for one in variants.setups(row)]
     kept = [pair for pair in pairs if pair[1].metrics]
     full_lines = {pair[1].line for pair in kept}

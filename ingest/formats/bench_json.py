@@ -10,8 +10,10 @@ from typing import Any
 
 from ingest.bench import file_names, jsontext, placeholders, requests, serving, trees, variants
 from ingest.bench.identity import Facts, benchmark, grouped
+from ingest.bench.places import place
+from ingest.bench.placing import Row
 from ingest.bench.quantities import understand
-from ingest.bench.rows import Row, place, read_row
+from ingest.bench.rows import read_row
 from ingest.bench.units import Units
 from ingest.formats import Format, Unreadable
 from ingest.formats.bench_csv import RESULT_PREFIXES, take_options

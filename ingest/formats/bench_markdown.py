@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from ingest.bench import batched, front, note_tables, placeholders, serving, serving_tables
+from ingest.bench import batched, front, note_tables, placeholders, prose, serving, serving_tables
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
 from ingest.bench.pages import LARGEST, Fence, Page, read_page
 from ingest.bench.quoted import read_quoted
@@ -107,13 +107,14 @@ def _base(page: Page, launches: list[Launch]) -> Facts:
     pairs = [*page.fields, *(pair for table in page.tables for pair in note_tables.field_pairs(table))]
     facts = front.machine_in((line for fence in page.fences for line in fence.text.split("\n")), Facts())
     facts = front.facts_of(pairs, facts)
+    facts.load |= front.load_of(pairs)
     if len(launches) == 1:
         _take_launch(facts, launches[0])
     for name in ("engine", "model"):
         told = {getattr(launch, name) for launch in launches} - {None}
         if len(told) == 1 and getattr(facts, name) is None:
             setattr(facts, name, told.pop())
-    return front.titled(page.title or "", facts)
+    return prose.told(page, front.titled(page.title or "", facts))
 
 
 def _told_alone(base: Facts) -> list[Experiment]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
-from ingest.bench import file_names, front, jsontext
+from ingest.bench import file_names, front, jsontext, stanzas
 from ingest.bench.identity import benchmark, grouped
+from ingest.bench.places import place
 from ingest.bench.quantities import understand
-from ingest.bench.rows import place, read_row
+from ingest.bench.rows import read_row
 from ingest.bench.sniffing import below_pages, needing
 from ingest.bench.units import Units
 from ingest.formats import Format, Unreadable
@@ -22,23 +24,29 @@ from kb.model import Experiment, GpuTrace, LineCount, Reading, Telemetry
 
 _UNIT = (
     r"(?:ms|s|sec|secs|seconds|us|%"
-    r"|(?:tok|toks|token|tokens|t|req|reqs|requests)(?:/| per )(?:s|sec|second)|tps|rps|qps)"
+    r"|(?:tok|toks|token|tokens|t|req|reqs|requests)(?:/| per )(?:s|sec|second)|tps|rps|qps|TPS|RPS|QPS)"
 )
 _VALUE = r"[~≈]?\d[\d,]*(?:\.\d+)?"
 _PAIR = re.compile(
     r"(?:(?P<word>[A-Za-z][\w./%-]{0,40})\s?=|(?P<key>[A-Za-z][\w /%-]{0,30}?)\s*:)\s*"
-    rf"(?P<value>{_VALUE})\s*(?P<unit>{_UNIT})?(?=[\s,;:|)\]]|$)"
+    rf"(?P<value>{_VALUE})\s*(?P<unit>{_UNIT})?(?=[\s,;:|)\]]|\.(?:\s|$)|$)"
 )
 _BARE = re.compile(
     r"(?:(?P<key>\b(?:(?:mean|avg|median|p\d\d)[ _])?(?:TTFT|TPOT|ITL|E2E|ttft|tpot|itl|e2e|latency)"
     r"(?:[ _](?:mean|avg|median|p\d\d))?\b)[ ]{1,3})?"
-    rf"(?<![\w.])(?P<value>{_VALUE})\s?(?P<unit>{_UNIT})(?![\w/])"
+    rf"(?<![\w.])(?P<value>{_VALUE})\s?"
+    r"(?:(?P<way>decode|prefill|PP|TG|output|input|gen|generation|prompt|total) )?"
+    rf"(?P<unit>{_UNIT})(?![\w/])"
     r"(?:\s\(?(?P<kind>[Pp]refill|[Pp]rompt|[Ii]nput|[Dd]ecode|[Gg]en(?:eration)?|[Oo]utput|[Tt]otal)\b)?"
+)
+_LENGTH = re.compile(
+    r"(?<![\w.])(?P<n>\d[\d,]*) (?P<way>prompt|input|output|completion) tok(?:en)?s?(?![\w/]| per )"
 )
 _HINT = re.compile(r"(?i)ttft|tok|tps|latency|throughput|itl|tpot|e2e|t/s|req/s")
 _LEVEL = re.compile(r"\b(?:INFO|WARNING|ERROR|DEBUG)\b|(?:Decode|Prefill) batch|Avg prompt throughput|\[TP\d")
 _STEP = re.compile(r"(?P<mark>START|BEGIN|END|DONE|FAIL(?:ED)?)\s+(?P<name>[\w.-]+)(?:\s*\((?P<s>\d+)s\))?")
 _EXIT = re.compile(r"\bexit=(?P<code>-?\d+)(?:.*?wall_s=(?P<s>\d+(?:\.\d+)?))?")
+_MOST_LINES = 200_000
 _SAMPLE = re.compile(
     r"GPU (?P<util>\d+)%, (?P<power>\d+(?:\.\d+)?) ?W, (?P<temp>\d+) ?C, (?P<clock>\d+) ?MHz"
 )
@@ -74,15 +82,15 @@ def _loose_record(text: str) -> dict[str, Any] | None:
         one
         for one in _BARE.finditer(text)
         if not any(start < one.end("value") and one.start("value") < end for start, end in taken)
-        and (one["key"] or "/" in one["unit"] or " per " in one["unit"] or one["unit"][1:] == "ps")
+        and (one["key"] or "/" in one["unit"] or " per " in one["unit"] or one["unit"][1:].lower() == "ps")
     ]
     for one in bare:
-        label = (
-            f"{one['key']} ({one['unit']})" if one["key"] else f"{one['kind'] or ''} {one['unit']}".strip()
-        )
+        way = one["way"] or one["kind"] or ""
+        label = f"{one['key']} ({one['unit']})" if one["key"] else f"{way} {one['unit']}".strip()
         record.setdefault(label, one["value"])
     if not _has_result(record):
         return None
+    record |= {f"{one['way']} tokens": one["n"] for one in _LENGTH.finditer(text)}
     first = min(one.start() for one in (*pairs, *bare))
     return record | _named(text[:first])
 
@@ -90,10 +98,18 @@ def _loose_record(text: str) -> dict[str, Any] | None:
 _LOADS = ("concurrency", "input_len", "output_len", "batch_size", "request_rate")
 
 
+_CROWD = re.compile(  # a title that says how many there are: "=== 4 concurrent streams, 2 runs each ==="
+    r"^[\s=#*_>-]*(?P<n>\d{1,5})[ -](?:concurrent |parallel |simultaneous )?"
+    r"(?:streams?|users?|requests|clients?)\b"
+)
+
+
 def _load(text: str) -> dict[str, Any]:
     """The load that a line announces without a result: ``Config 3: ISL=128, OSL=512``, ``concurrency: 8``."""
-    if len(text) > 300 or _LEVEL.search(text) or ("=" not in text and ":" not in text):
+    if len(text) > 300 or _LEVEL.search(text) or ("=" not in text and ":" not in text and "#" not in text):
         return {}
+    if crowd := _CROWD.match(text):
+        return {"concurrency": crowd["n"]}
     pairs = {_label(pair): pair["value"] for pair in _PAIR.finditer(text)}
     told = {key: value for key, value in pairs.items() if (place(key) or ("",))[0] == "workload"}
     return told if any((place(key) or ("", ""))[1] in _LOADS for key in told) else {}
@@ -140,12 +156,13 @@ def _sniff(source: Source) -> float:
     results = sum(_record(line) is not None for line in lines)
     logged = sum(_LEVEL.search(line) is not None for line in lines)
     written = sum(bool(line.strip()) for line in lines)
-    if results >= 5 and logged * 4 <= results and results * 5 >= written:
-        return 0.96  # a server's last lines may be quoted among them
     if results >= 3 and logged <= results:
-        return 0.5
+        clear = results >= 5 and logged * 4 <= results and results * 5 >= written
+        return 0.96 if clear else 0.5  # a server's last lines may be quoted among them
     if re.search(r"(?i)accuracy", source.head) and sum(bool(_score(line)) for line in lines) >= 1 > logged:
         return 0.4
+    if logged <= sum(len(one.lines) for one in stanzas.stanzas(enumerate(lines, 1))) > 0:
+        return 0.44
     loose = sum(_loose_record(line) is not None for line in lines)
     return 0.42 if loose >= 2 and logged <= loose and loose * 12 >= written else 0.0
 
@@ -153,10 +170,17 @@ def _sniff(source: Source) -> float:
 def _read(source: Source) -> Reading:
     records: list[tuple[int, dict[str, Any]]] = []
     load: dict[str, Any] = {}
-    total = 0
-    for number, text in source.lines():
-        total = number
-        record = _record(text) or _loose_record(text) or _score(text) or None
+    lines = list(islice(source.lines(), _MOST_LINES))
+    runs = {one.lines[0]: one for one in stanzas.stanzas(lines)}
+    taken = {number for one in runs.values() for number in one.lines}
+    total = lines[-1][0] if lines else 0
+    for number, text in lines:
+        if number in taken:
+            records += [(number, _run(runs[number]))] if number in runs else []
+            continue
+        record = (
+            _record(text) or _loose_record(text) or _score(text) or (load and stanzas.of_each(text)) or None
+        )
         if record is not None:
             _take(records, number, record, load)
         elif announced := _load(text):
@@ -167,14 +191,35 @@ def _read(source: Source) -> Reading:
     told = file_names.hints(source.name)
     head = (text for _, text in zip(range(200), source.head.split("\n"), strict=False))
     facts = front.facts_of(front.pairs_in(head), told.facts)
+    facts.model = facts.model or _loaded(source.head)
+    facts.load |= front.load_of(front.pairs_in(source.head.split("\n")[:200])) if runs else {}
     rows = [(number, read_row(record, units, facts)) for number, record in records]
+    used = len(taken) + sum(number not in taken for number, _ in rows)
     return benchmark(
         source,
         "result_lines",
         grouped([(row.facts, row.measurement("runner", number)) for number, row in rows if row.metrics]),
-        lines=LineCount(total=total, understood=len(rows), unknown=total - len(rows)),
+        lines=LineCount(total=total, understood=used, unknown=total - used),
         extra=({"units": units.notes} if units.notes else {}) | told.as_extra(),
     )
+
+
+_MODEL = re.compile(
+    r"(?:^|\s)--?(?:model|model[-_]path)[ =]([\w./:-]+)|(?:^|\s)model=([\w./:-]{3,})", re.MULTILINE
+)
+
+
+def _loaded(head: str) -> str | None:
+    """The one model that commands and lines of a log's start name."""
+    told = {(one[1] or one[2]).strip("'\"") for one in _MODEL.finditer(head)}
+    name = told.pop() if len(told) == 1 else None
+    return (
+        (name.rstrip("/").rpartition("/")[2] if name.startswith(("/", "~", ".")) else name) if name else None
+    )
+
+
+def _run(one: stanzas.Stanza) -> dict[str, Any]:
+    return one.record | ({"scenario": one.title} if one.title else {})
 
 
 @below_pages
@@ -254,12 +299,13 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff,
         read=_read,
-        version=2,
+        version=3,
         docs=(
             "Logs in which single lines are results: `name c=4 ttft=0.55s decode=18.3 tok/s`. Keys and "
             "units are read by the same grammar as columns; what stands before the first pair names the "
             "test. A load that a line before announces (`ISL=128, OSL=512`) holds for the results after "
-            "it. A rate whose key does not say which tokens it counts keeps its own name beside it."
+            "it. Lines of one figure each that stand together (`Mean TTFT: 35 ms`) are one result. A rate "
+            "whose key does not say which tokens it counts keeps its own name beside it."
         ),
     ),
     Format(

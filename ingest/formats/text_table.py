@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from ingest.bench import file_names, front, note_tables, placeholders, tables
 from ingest.bench.aligned import aligned_tables
 from ingest.bench.identity import Facts, benchmark, grouped
+from ingest.bench.places import place
 from ingest.bench.quantities import understand, words_of
-from ingest.bench.rows import place
 from ingest.bench.sniffing import is_page, needing
 from ingest.bench.spread_tables import is_statistic
 from ingest.bench.tables import Table
@@ -38,7 +38,7 @@ def is_header(cells: Sequence[str]) -> bool:
     told = [understand(cell) for cell in cells]
     results = sum(one is not None and one.name.startswith(RESULT_PREFIXES) for one in told)
     known = sum(one is not None or place(cell) is not None for one, cell in zip(told, cells, strict=True))
-    return results >= 1 and known >= 2 and known * 3 >= len(cells)
+    return results >= 1 and known >= 2 and known * 4 >= len(cells)
 
 
 def _sniff_lines(source: Source) -> list[tuple[int, str]]:

@@ -12,7 +12,8 @@ from typing import Any
 
 from ingest.bench import file_names, jsontext, serving, serving_tables
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
-from ingest.bench.rows import place, read_row
+from ingest.bench.places import place
+from ingest.bench.rows import read_row
 from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.settings import asked_settings, own_options

@@ -1,0 +1,77 @@
+"""Tables that name their measure in the corner: "TPOT p50, ms" over the loads, setups down the side.
+
+Owns spreading such a table over one row for each cell. Must not read cells.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ingest.bench import cells, loads, variants
+from ingest.bench.places import place
+from ingest.bench.quantities import understand, words_of
+from ingest.bench.spread_tables import is_derived
+from ingest.bench.tables import Table
+
+_FIGURES = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
+_AXES = (  # what columns of bare numbers count, by the words around the table
+    ("concurrency", re.compile(r"concurren|users?\b|clients?\b|streams?\b|parallel")),
+    ("batch size", re.compile(r"\bbatch|\bbs\b")),
+    ("input len", re.compile(r"context|prompt (?:len|size)|\bctx\b|\bisl\b|input len|depth")),
+)
+_NUMBER = re.compile(r"\d[\d,]*k?", re.IGNORECASE)
+_TOKENS = re.compile(r"(\d[\d,]*k?)[ -]?(?:tok(?:en)?s?|ctx|context)", re.IGNORECASE)
+
+
+def spread(table: Table) -> Table | None:
+    """A row for each cell of a table whose corner says what all cells measure; ``None`` for other tables."""
+    corner = cells.plain(table.header[0])
+    named = [*table.header[1:], *(row[0] for _, row in table.rows if row)]
+    if not _names_measure(corner) or any(understand(cells.plain(label)) for label in named):
+        return None
+    columns = [at for at, label in enumerate(table.header) if at and not is_derived(label)]
+    axis = _axis(f"{corner} {table.caption} {table.heading}".lower())
+    across = [_setup(cells.plain(table.header[at]), axis) for at in columns]
+    rows = []
+    for line, row in table.rows:
+        down = _setup(cells.plain(row[0]), axis)
+        for at, told in zip(columns, across, strict=True):
+            if len(row) > at and told.keys() & down.keys() <= {"test"}:
+                rows.append((line, _joined(down, told) | _loads_in(corner) | {corner: row[at]}))
+    header = list(dict.fromkeys(label for _, record in rows for label in record))
+    filled = [(line, [record.get(label, "") for label in header]) for line, record in rows]
+    return Table(header, table.line, rows=filled, heading=table.heading, caption=table.caption)
+
+
+def _names_measure(corner: str) -> bool:
+    told = understand(corner)
+    return told is not None and told.name.startswith(_FIGURES) and (told.unit_stated or not told.loose)
+
+
+def _axis(around: str) -> str:
+    told = [name for name, pattern in _AXES if pattern.search(around)]
+    return told[0] if len(told) == 1 else ""
+
+
+def _setup(name: str, axis: str) -> dict[str, str]:
+    """What a name at the side says: a load, lengths, an engine, or a test by that name."""
+    if axis and _NUMBER.fullmatch(name):
+        return {axis: name}
+    if lengths := loads.lengths(name):
+        return {key.replace("_", " "): str(one) for key, one in lengths.items()}
+    if found := _TOKENS.fullmatch(name):
+        return {"input len": found[1]}
+    key, value = variants.named(name)
+    rest = key == "engine" and words_of(name) != words_of(value)
+    return {key: value} | ({"test": name} if rest else {})
+
+
+def _joined(down: dict[str, str], across: dict[str, str]) -> dict[str, str]:
+    both = "test" in down and "test" in across
+    return down | across | ({"test": f"{down['test']} / {across['test']}"} if both else {})
+
+
+def _loads_in(corner: str) -> dict[str, str]:
+    """The load that a corner names beside its measure: "TTFT p50, concurrency 1"."""
+    found = re.search(r"\b(concurrency|batch size|bs|c)[ =:]+(\d{1,5})\b", corner, re.IGNORECASE)
+    return {found[1].lower(): found[2]} if found and place(found[1]) else {}

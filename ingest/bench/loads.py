@@ -1,0 +1,48 @@
+"""Loads as people write them into names: "1k/1k", "8192-in-1024-out", "1024x128".
+
+Owns lengths of prompts and answers that stand in one word. Must not know where such a word was found.
+"""
+
+from __future__ import annotations
+
+import re
+
+LENGTHS = ("input_len", "output_len")
+_COUNT = r"(\d{1,7}(?:\.\d)?)(k?)"
+_PLAIN = rf"{_COUNT}\s*[/x×→]\s*{_COUNT}|{_COUNT}(?<=k){_COUNT}(?<=k)"  # "1k/1k", "1024x128", "1k8k"
+_NAMED = (  # "in1024_out128", "8192-in-1024-out"
+    rf"(?:isl|in(?:put)?)[ =:_-]*{_COUNT}[ ,/_-]*(?:osl|out(?:put)?)[ =:_-]*{_COUNT}"
+    rf"|{_COUNT}[ _-]?in(?:put)?[ ,/+_-]*{_COUNT}[ _-]?out(?:put)?"
+)
+_PAIR = re.compile(rf"(?:{_PLAIN}|{_NAMED})(?: tok(?:en)?s?)?", re.IGNORECASE)
+_WITHIN = re.compile(rf"(?<![\w./])(?:{_NAMED}|{_COUNT}(?<=k)\s*/\s*{_COUNT}(?<=k))(?![\w./])", re.IGNORECASE)
+_SHORTEST = 16  # what is shorter on both sides is a share or a count of things
+
+
+def lengths(text: str) -> dict[str, int]:
+    """Input and output length of a name that is nothing but both of them; empty where it is not."""
+    found = _PAIR.fullmatch(text.strip().strip("()[]"))
+    return _both(found) if found else {}
+
+
+def lengths_in(text: str) -> dict[str, int]:
+    """Both lengths where a text holds one such pair, spelt out: "Results (8k/1k)", "ISL 512 OSL 64"."""
+    told = {tuple(_both(found).items()) for found in _WITHIN.finditer(text[:300])}
+    return dict(told.pop()) if len(told) == 1 else {}
+
+
+def lengths_of_test(name: str) -> dict[str, int]:
+    """Both lengths that a test's name holds as one of its words: "short-512x256-c8"."""
+    words = [name, *name.split(" / "), *re.split(r"[\s_-]+", name)]
+    return next((told for word in words if (told := lengths(word))), {})
+
+
+def _both(found: re.Match[str]) -> dict[str, int]:
+    told = [one for one in found.groups() if one is not None]
+    both = [tokens(told[0], told[1]), tokens(told[2], told[3])]
+    return dict(zip(LENGTHS, both, strict=True)) if max(both) >= _SHORTEST else {}
+
+
+def tokens(number: str, unit: str) -> int:
+    """A length with its "k", which counts 1024 as the tools that make such prompts do."""
+    return int(float(number) * (1024 if unit else 1))

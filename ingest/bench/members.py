@@ -1,0 +1,77 @@
+"""Measures whose figures stand in an object of their own: statistics, directions, named cases.
+
+Owns spreading such an object over labels of the common grammar. Must not walk a document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ingest.bench import cells
+from ingest.bench.families import statistic
+from ingest.bench.places import place
+from ingest.bench.quantities import understand
+
+_DIRECTED = ("input_tok_s", "output_tok_s", "total_tok_s")
+_RESULTS = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
+
+
+def spread(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Statistics of a measure that stand in an object of their own: "ttft_ms": {"mean": 1, "p99": 2}."""
+    spread: dict[str, Any] = {}
+    for key, one in value.items():
+        if isinstance(one, Mapping) and str(key).lower() == "usage":  # as OpenAI's API counts a request
+            spread |= {name: one[name] for name in ("prompt_tokens", "completion_tokens") if name in one}
+        if isinstance(one, Mapping) and (understand(str(key)) or understand(f"mean {key}")):
+            stats = {
+                name: raw
+                for name, raw in one.items()
+                if statistic(str(name)) and cells.number(raw) is not None
+            }
+            unit = one.get("unit") or one.get("units") or ""
+            spread |= {f"{name} {key} {unit}".strip(): raw for name, raw in stats.items()}
+            spread |= directed(str(key), one)
+    return spread
+
+
+def directed(key: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Rates of an object that says their unit: "tokens_per_second": {"generation": 80, "processing": 900}."""
+    told = {}
+    whole = understand(key)
+    if whole is None or not whole.name.startswith("tok_s"):
+        return {}
+    for name, raw in value.items():
+        spoken = str(name).replace("processing", "prompt processing")
+        found = understand(f"{spoken} {key}")
+        if found is not None and found.name.startswith(_DIRECTED) and isinstance(raw, int | float):
+            told[f"{spoken} {key}"] = raw
+    return told if len({understand(label) for label in told}) > 1 else {}
+
+
+def is_spread(key: str, value: Mapping[str, Any]) -> bool:
+    """Whether an object holds nothing but rates that the one around it tells as its own."""
+    return len(directed(str(key), value)) == len(value) > 0
+
+
+def by_cases(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    """One record for each case of a measure that names its cases: "generation_tok_s": {"short": 62.9, …}."""
+    cases: dict[str, dict[str, Any]] = {}
+    for key, one in value.items():
+        if not isinstance(one, Mapping) or len(one) < 2 or not _measures(str(key)) or directed(str(key), one):
+            continue
+        for case, raw in one.items():
+            told = statistic(str(case)) or understand(str(case)) or place(str(case))
+            if (
+                told is None
+                and not str(case).isdecimal()
+                and isinstance(raw, int | float)
+                and raw is not True
+            ):
+                cases.setdefault(str(case), {"test name": str(case)})[str(key)] = raw
+    return list(cases.values())
+
+
+def _measures(key: str) -> bool:
+    told = understand(key)
+    return told is not None and told.name.startswith(_RESULTS)

@@ -1,0 +1,202 @@
+"""Where a cell goes that names a load, who was measured, or a setting.
+
+Owns what a row says instead of its surroundings, and the row itself. Must not decide what a label measures.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ingest.bench import cells, loads, names
+from ingest.bench.identity import Facts, split_count
+from kb.model import Measurement
+
+_TEXTUAL = {"dataset", "test", "model", "gpu", "engine", "engine_version", "quantization", "driver", "cuda"}
+_RELEASE = re.compile(r"([A-Za-z][\w.-]{1,20}(?: LLM)?) v?(\d+\.\d+(?:\.\d+)?[\w.+-]{0,30})")
+DEVICES = ("cpu", "gpu", "cuda", "cuda:0", "rocm", "hip", "xpu", "mps", "auto")  # classes, not products
+_WIDTHS = ("tp", "pp", "ep", "dp")
+_BELONGS = {
+    "engine": ("engine_version",),
+    "model": ("quantization",),
+    "gpu": ("gpu_count", "driver", "cuda"),
+}
+
+
+@dataclass(slots=True)
+class Row:
+    """What one row says; ``rest``: cells that no rule placed, ``named``: facts that it names itself."""
+
+    facts: Facts = field(default_factory=Facts)
+    workload: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, float | None] = field(default_factory=dict)
+    source_names: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    rest: dict[str, Any] = field(default_factory=dict)
+    named: set[str] = field(default_factory=set)
+
+    def measurement(self, client: str | None = None, line: int | None = None) -> Measurement:
+        """The row's point."""
+        return Measurement(
+            workload=self.workload,
+            metrics=self.metrics,
+            client=client,
+            line=line,
+            source_names=self.source_names,
+        )
+
+
+def put_version(facts: Facts, engine: str, value: str) -> None:
+    """A version that stands under an engine's name ("vllm_version": "0.23.0"); "Not Installed" is none."""
+    found = re.match(r"`?(?:\w+ version is )?v?(\d+(?:\.\w+)+[\w.+-]*)", value.strip())
+    if found and facts.engine_version is None:
+        facts.engine = facts.engine or names.engine(engine.replace(" ", "-"))
+        facts.engine_version = found[1]
+
+
+def is_engine(raw: Any) -> bool:
+    """Whether a cell is the name of a known server."""
+    text = cells.plain(str(raw))
+    return names.known_engine(text) is not None or names.server_in(text) is not None
+
+
+def fits(key: str, raw: Any) -> bool:
+    """Text for what is named, a number for what is counted, so that ``vllm: true`` names no engine."""
+    if isinstance(raw, bool):
+        return key == "speculation"
+    if key in _TEXTUAL or key in ("kv_dtype", "moe_backend", "attention_backend", "speculation", "dtype"):
+        return isinstance(raw, str) or key in ("test", "engine_version", "driver", "cuda")
+    if key == "input_output_len" and loads.lengths(str(raw)):
+        return True
+    return cells.number(raw) is not None or str(raw).strip().lower() in ("inf", "trace")
+
+
+def put(row: Row, kind: str, key: str, raw: Any) -> None:
+    """A cell under the key of its label, as ``place`` tells both."""
+    value = cells.plain(raw) if isinstance(raw, str) else raw
+    if kind == "workload":
+        _put_workload(row, key, value)
+    elif kind == "settings":
+        _put_setting(row, key, _maybe_number(value))
+    elif key == "gpu" and str(value).lower() in DEVICES:
+        if str(value).lower() == "cpu":
+            row.facts.gpu = row.facts.gpu_count = None
+        _put_setting(row, "device", str(value).lower())
+    elif key == "gpu":
+        _put_gpu(row, str(value))
+    elif key == "gpu_count":
+        row.facts.gpu_count = int(cells.number(value) or 0) or row.facts.gpu_count
+        row.named.add(key)
+    elif key == "engine" and not names.known_engine(str(value)) and names.quantization(str(value)):
+        _put_workload(row, "test", value)  # a label of the setup, not a server
+    elif key == "engine" and (released := _RELEASE.fullmatch(str(value))) and names.known_engine(released[1]):
+        _put_fact(row, "engine", names.engine(released[1]) or released[1])
+        _put_fact(row, "engine_version", released[2])
+    elif key == "engine" and (served := names.server_in(str(value))) and _says_more(value, served):
+        _put_fact(row, "engine", served[0])
+        if served[1]:
+            _put_fact(row, "engine_version", served[1])
+        else:
+            _put_workload(row, "test", value)  # what else it says of the setup
+    else:
+        _put_fact(row, key, (names.engine_within(str(value)) if key == "engine" else None) or str(value))
+
+
+def _says_more(value: Any, served: tuple[str, str | None]) -> bool:
+    """Whether a server's name stands with its release, or with other words that name none."""
+    return served[1] is not None or names.known_engine(str(value)) is None
+
+
+def _put_setting(row: Row, key: str, value: Any) -> None:
+    """The first of a row's settings by one name, in place of what its surroundings say."""
+    if key not in row.named:
+        row.facts.settings[key] = value
+        row.named.add(key)
+
+
+def _put_gpu(row: Row, printed: str) -> None:
+    """A card, apart from the count that stands in its own name or in the one around it."""
+    facts = row.facts
+    if facts.gpu is not None and facts.gpu_count is None:
+        facts.gpu_count, facts.gpu = split_count(facts.gpu)
+    count, name = split_count(printed)
+    _put_fact(row, "gpu", name)
+    if count is not None and "gpu_count" not in row.named:
+        facts.gpu_count = count
+
+
+def _put_fact(row: Row, key: str, value: str) -> None:
+    """What a row names replaces what its surroundings say, and what those say of the thing replaced."""
+    if key in row.named and not _is_better(row, key, value):
+        return
+    row.named.add(key)
+    before = getattr(row.facts, key)
+    same = before is not None and _is_same(key, before, value)
+    setattr(row.facts, key, before if same and str(before).endswith(f"/{value}") else value)
+    if before is None or same:
+        return
+    for other in _BELONGS.get(key, ()):
+        if other not in row.named:
+            setattr(row.facts, other, None)
+    if key in ("engine", "model"):
+        widths = {name: one for name, one in row.facts.settings.items() if name in _WIDTHS}
+        row.facts.settings, row.facts.environment = widths if key == "model" else {}, {}
+
+
+def _is_better(row: Row, key: str, value: str) -> bool:
+    """Whether a server's name replaces one that nobody knows: a host, a provider."""
+    return key == "engine" and not is_engine(row.facts.engine) and is_engine(value)
+
+
+def _is_same(key: str, one: str, other: str) -> bool:
+    if key == "engine":
+        return names.engine(one) == names.engine(other)
+    if key == "model":
+        known, same = names.model(one), names.model(other)
+        return one.rpartition("/")[2] == other.rpartition("/")[2] or (
+            known is not None and same is not None and known.id == same.id
+        )
+    known_gpu, same_gpu = names.gpu(one), names.gpu(other)
+    return one == other or (known_gpu is not None and known_gpu == same_gpu)
+
+
+def _put_workload(row: Row, key: str, value: Any) -> None:
+    if key == "input_output_len":
+        both: dict[str, Any] = dict(loads.lengths(str(value)))
+        row.workload |= both or dict.fromkeys(loads.LENGTHS, cells.whole(value))
+    elif key in _TEXTUAL:
+        before = row.workload.get(key)
+        row.workload[key] = str(value) if before is None else f"{before} / {value}"
+    elif key == "request_rate":
+        row.workload.setdefault(key, rate(value))
+    else:
+        row.workload.setdefault(key, cells.whole(value))
+
+
+def rate(value: Any) -> float | int | str | None:
+    """A request rate: a number per second, ``"inf"``, or a word such as ``trace``."""
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    number = cells.whole(value)
+    return number if number is not None else (str(value).strip() or None if value is not None else None)
+
+
+def _maybe_number(value: Any) -> Any:
+    number = cells.whole(value) if isinstance(value, str) and re.fullmatch(r"[\d.]+", value) else None
+    return value if number is None else number
+
+
+def copied(base: Facts | None) -> Facts:
+    """Facts whose own parts may change without changing the ones given."""
+    if base is None:
+        return Facts()
+    return replace(
+        base,
+        settings=dict(base.settings),
+        environment=dict(base.environment),
+        dependencies=dict(base.dependencies),
+        warnings=list(base.warnings),
+        load=dict(base.load),
+    )
