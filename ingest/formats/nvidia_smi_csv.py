@@ -52,7 +52,7 @@ def sniff_query(source: Source) -> float:
 
 def sniff_bare(source: Source) -> float:
     """Rows of values in the tool's own writing, and nothing else before them."""
-    if find_bare(source.raw_head):
+    if _bare(source):
         return 0.9
     lines = [line for line in source.head.split("\n")[:5] if line.strip()]
     return 0.9 if lines and lines[0][:1] != "{" and all(_is_bare_row(line) for line in lines) else 0.0
@@ -97,7 +97,7 @@ def read_with_columns(source: Source, columns: Sequence[str]) -> Reading:
 
 def read_bare(source: Source) -> Reading:
     """Samples whose columns their cells tell; else refuse: the columns are not known."""
-    if found := find_bare(source.raw_head):
+    if found := _bare(source):
         return _read_by_units(source, found)
     count = len(next(line for line in source.head.split("\n") if line.strip()).split(","))
     raise Unreadable(
@@ -113,6 +113,11 @@ def _read_by_units(source: Source, found: TraceLayout) -> Reading:
     what = f"rows without a header: their cells tell the columns, {told}; --columns names them otherwise"
     summary.trouble.append((None, what))
     return summary_reading(str(source.path), "nvidia_smi_csv_bare", _TOOL, summary, roles)
+
+
+def _bare(source: Source) -> TraceLayout | None:
+    """What the cells of rows tell, where no header does."""
+    return find_bare(source.raw_head) if table_in(source) is None else None
 
 
 def _rows(source: Source, header: str = "") -> Iterator[str]:
