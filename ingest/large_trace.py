@@ -8,7 +8,7 @@ same.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ingest.gpu_count import HEAD, MOST_TOLD, Pass, Summary
 from ingest.gpu_csv import LARGE_BYTES, TraceLayout, layout, table_in
@@ -20,6 +20,7 @@ from kb.model import Reading
 from kb.store.loading import Loader, RowForm, scratch_store
 
 PART_BYTES = 8 << 20
+BLOCK_BYTES = 256 << 10  # read, made blank and written before it leaves the processor's cache
 MOST_ODD = 0.25  # of the first part: beyond, this is no table for DuckDB
 _OF_NUMBERS = re.compile(r"[\d.:,;+-]")
 NOTHING = ("", "[N/A]", "N/A", "[Not Supported]", "[Unknown]", "-")
@@ -121,43 +122,64 @@ class _Parts:
         self._pass = Pass(found, self._summed)
         self._odd_pass = Pass(found, self._odd, source.samples)
         self._lines = 0
+        self._held, self._size = list[bytes](), 0
 
     def read(self) -> Summary | None:
         """What the whole file tells; None, with nothing loaded, where too many of its lines are odd."""
-        rest = b""
-        for block in self._source.blocks(PART_BYTES):
-            end = block.rfind(b"\n") + 1
-            if end and not self._take(bytearray().join((rest, memoryview(block)[:end]))):
-                self._loader.give_up()
-                return None
-            rest = block[end:] if end else rest + block
-        if rest:
-            self._take(bytearray(rest))
+        if not all(self._take() for _ in self._parts()):
+            self._loader.give_up()
+            return None
         self._sum_up()
         self._loader.finish()
         return merged_summary([self._summed, self._odd])
 
-    def _take(self, data: bytearray) -> bool:
-        first = not self._lines
-        while data and self._lines < self._found.skip:
-            data = data.partition(b"\n")[2]
-            self._lines += 1
-        if not data:
-            return True
-        lines, odd = self._loader.load(data)
+    def _parts(self) -> Iterator[None]:
+        """Hold one part after the other."""
+        rest = b""
+        for block in self._blocks():
+            rows, rest = rest + block, b""
+            end = rows.rfind(b"\n") + 1
+            if not end or self._size + end < PART_BYTES:
+                self._add(rows)
+                continue
+            self._add(rows[:end])
+            yield
+            rest = rows[end:]
+        self._add(rest)
+        if self._held:
+            yield
+
+    def _blocks(self) -> Iterator[bytes]:
+        """The file behind its header."""
+        for block in self._source.blocks(min(BLOCK_BYTES, PART_BYTES)):
+            rows = block
+            while rows and self._lines < self._found.skip:
+                _, end, rows = rows.partition(b"\n")
+                self._lines += len(end)
+            yield rows
+
+    def _add(self, rows: bytes) -> None:
+        if rows:
+            self._held.append(rows)
+            self._size += len(rows)
+            self._loader.add(rows)
+
+    def _take(self) -> bool:
+        held, first = self._held, self._lines <= self._found.skip
+        self._held, self._size = [], 0
+        lines, odd = self._loader.load()
         if first and len(odd) > MOST_ODD * lines:
             return False
         if odd:
-            rows = data.split(b"\n")
+            rows = b"".join(held).split(b"\n")
             for at in odd:
                 self._odd_pass.take(_text(rows[at]), self._lines + at + 1)
-        self._see(data)
+        self._see(b"".join(held[:2])[:HEAD], b"".join(held[-2:])[-HEAD:])
         self._lines += lines
         return True
 
-    def _see(self, data: bytearray) -> None:
+    def _see(self, head: bytes, tail: bytes) -> None:
         """Note the cards and the times at the ends of a part."""
-        head, tail = data[:HEAD], data[-HEAD:]
         whole = head[: head.rfind(b"\n") + 1] or head
         first, last = self._pass.see(_text(whole), _text(tail[tail.find(b"\n", 0, -1) + 1 :]))
         self._summed.first_time = self._summed.first_time or first
@@ -179,5 +201,5 @@ class _Parts:
             self._odd.first_time = self._odd.last_time = ""  # odd rows at the ends were seen there
 
 
-def _text(rows: bytearray) -> str:
+def _text(rows: bytes) -> str:
     return rows.decode("utf-8", "replace").replace("\r\n", "\n").rstrip("\r\n")

@@ -126,17 +126,23 @@ def test_other_writings_tell_the_same(
     assert kept[0][0][-1] == 4
 
 
+def load(loader: Loader, *rows: bytes) -> tuple[int, list[int]]:
+    for some in rows:
+        loader.add(some)
+    return loader.load()
+
+
 def test_cells_without_a_value_are_refused_until_they_were_seen(tmp_path: Path) -> None:
     found = layout(rows())
     assert found is not None
     form = form_of(found)
     assert form is not None
-    body = bytearray(rows().partition("\n")[2].encode())
+    body = rows().partition("\n")[2].encode()
     odd = b"2026/03/01 11:40:00.000, 0, NVIDIA H200, [N/A], 12.5, [Not Supported], 0x0, Active\n"
     with open_store(tmp_path / "kb.duckdb", write=True) as store, store.transaction():
         loader = Loader(store, 7, form, len(body), tmp_path)
-        assert loader.load(body + odd) == (2001, [2000])
-        assert loader.load(body + odd) == (2001, [])
+        assert load(loader, body + odd) == (2001, [2000])
+        assert load(loader, body, odd) == (2001, [])
         assert store.rows("SELECT count(*), count(utilization_pct), count(sm_clock_mhz) FROM sample") == [
             (4001, 4000, 4000)
         ]
@@ -148,11 +154,14 @@ def test_duckdb_loads_what_it_can_and_names_what_is_no_row(tmp_path: Path) -> No
     assert found is not None
     form = form_of(found)
     assert form is not None
-    body = bytearray(rows().partition("\n")[2].encode())
+    body = rows().partition("\n")[2].encode()
     with open_store(tmp_path / "kb.duckdb", write=True) as store, store.transaction():
         loader = Loader(store, 7, form, len(body), tmp_path)
-        assert loader.load(body) == (2000, [])
-        assert loader.load(body + TROUBLE.encode() + b"cut, 1\n" + body) == (4002, [2000, 2001])
+        assert load(loader, body) == (2000, [])
+        assert load(loader, body + TROUBLE.encode()[:9], TROUBLE.encode()[9:] + b"cut, 1\n" + body) == (
+            4002,
+            [2000, 2001],
+        )
         tallies = loader.tallies()
         loader.finish()
         assert store.rows("SELECT count(*) FROM sample") == [(6000,)]

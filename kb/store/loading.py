@@ -5,6 +5,7 @@ Owns how DuckDB reads them and what becomes of rows that it refuses. Must not de
 
 from __future__ import annotations
 
+import io
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,6 +65,8 @@ class Loader:
         self._store, self._trace, self._form = store, trace, form
         self._share = 1 + size // COUNTED_BYTES
         self._folder, self._parts = folder, 0
+        self._file: io.FileIO | None = None
+        self._ended = True
         self._blanks = bytes(32 if one in form.units + b"\r" else one for one in range(256))
         self._tables = tables_of(form.columns)
         self._into = self._tables[0] if len(self._tables) == 1 else _WIDE
@@ -76,19 +79,28 @@ class Loader:
             self._make_wide()
         self._sql = self._insert()
 
-    def load(self, data: bytearray) -> tuple[int, list[int]]:
-        """Take in a part of whole lines; their count, and which of them, from 0, are no rows."""
-        self._parts += 1
-        blanked = data.translate(self._blanks)  # half the time of that of bytes
-        self._learn(blanked[:_LOOK_BYTES].decode("utf-8", "replace"))
-        path = self._folder / f"{self._trace}-{self._parts}.csv"  # never one name twice: DuckDB may remember
-        with path.open("wb", buffering=0) as file:
-            file.write(blanked)
-            file.write(_NO_ROW if data.endswith(b"\n") else b"\n" + _NO_ROW)
+    def add(self, rows: bytes) -> None:
+        """Take in more of a part, which is to end with a whole line."""
+        blanked = bytearray(rows).translate(self._blanks)  # half the time of that of bytes
+        if self._file is None:
+            self._parts += 1
+            # Never one name twice: DuckDB may remember.
+            self._file = (self._folder / f"{self._trace}-{self._parts}.csv").open("wb", buffering=0)
+            self._learn(blanked[:_LOOK_BYTES].decode("utf-8", "replace"))
+        self._file.write(blanked)
+        self._ended = rows.endswith(b"\n")
+
+    def load(self) -> tuple[int, list[int]]:
+        """Load the part; the count of its lines, and which of them, from 0, are no rows."""
+        file, self._file = self._file, None
+        if file is None:
+            return 0, []
+        with file:
+            file.write(_NO_ROW if self._ended else b"\n" + _NO_ROW)
         try:
-            self._store.rows(self._sql, [str(path)])
+            self._store.rows(self._sql, [str(file.name)])
         finally:
-            path.unlink()
+            Path(file.name).unlink()
         *refused, lines = self._refused_now()
         return lines, refused
 
