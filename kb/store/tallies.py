@@ -72,12 +72,15 @@ def _counts(
     parts = {one: next((some for end, some in _PARTS if one.endswith(end)), 1) for one in metrics}
     each = " UNION ALL ".join(
         f"SELECT card, busy, '{one}' AS metric, ({one} * {parts[one]})::INTEGER AS v, "  # noqa: S608
-        f"count(*) * {share} AS n FROM {table} WHERE {one} IS NOT NULL GROUP BY card, busy, v"
+        f"count(*) * {share} AS n FROM counted WHERE {one} IS NOT NULL GROUP BY card, busy, v"
         for one in metrics
     )
+    counted = f"SELECT card, busy, {', '.join(metrics)} FROM {table}"  # noqa: S608
+    kept = "NOT MATERIALIZED" if share == 1 else "MATERIALIZED"  # a part of the samples is looked for once
     rows = run(
-        f"SELECT card, busy, metric, list(v), list(n) FROM ({each}) GROUP BY card, busy, metric",  # noqa: S608
-        [*parameters] * len(metrics),
+        f"WITH counted AS {kept} ({counted}) "  # noqa: S608
+        f"SELECT card, busy, metric, list(v), list(n) FROM ({each}) GROUP BY card, busy, metric",
+        parameters,
     )
     return {
         (card, busy, metric): ([one / parts[metric] for one in values], times)
