@@ -13,11 +13,12 @@ from itertools import pairwise
 from typing import Any
 
 from ingest.choices import Choices, resolve
-from ingest.classify import Start, Verdict, judge
+from ingest.classify import judge
 from ingest.clock import iso_time, year_hint
 from ingest.events import Event, Grammar, number
 from ingest.logline import Line
 from ingest.logscan import Scan, scan
+from ingest.server_start import Start, Verdict
 from ingest.settings import asked_settings, release_of
 from ingest.sources import Source
 from ingest.throughput import measurements

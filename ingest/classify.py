@@ -10,12 +10,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ingest.events import Event
-from ingest.logline import Line
-from ingest.logscan import Scan
+from ingest.endings import died, without_error
+from ingest.server_start import Start, Verdict, clip
 from ingest.tracebacks import VAGUE, Finding
 from kb.model import Blame, Effect, Failure, Outcome, Stage, Warning  # noqa: A004
-from kb.symptoms import Match, fill, table
+from kb.symptoms import Match, fill
 
 # Classes that usually follow from another rank's or layer's error: they count only if nothing else does.
 SECONDARY = frozenset(
@@ -25,67 +24,6 @@ LAST_WORDS = frozenset({"segfault"})
 POST_MORTEM = frozenset({"engine-dead", "child-killed"})
 TRIVIAL = ("KeyError", "StopIteration", "AttributeError", "AssertionError", "IndexError")
 MAX_WARNINGS = 40
-PROGRESS = re.compile(r"\| (\d{1,9})/\d{1,9} \[")
-MAX_TEXT = 600
-
-
-@dataclass(slots=True)
-class Start:
-    """One server start's share of a log: lines ``first`` to ``last``, with what was found in them."""
-
-    first: int
-    last: int
-    events: list[Event]
-    findings: list[Finding]
-    scan: Scan
-    ending: Line | None = None
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether the log shows a server's beginning or any of its steps."""
-        served = self.scan.progress_after(self.first - 1, self.last)
-        return served or any(one.kind in ("start", "stage", "ready") for one in self.events)
-
-    def line_of(self, kind: str) -> int | None:
-        """The first line with an event of this kind."""
-        return next((one.line for one in self.events if one.kind == kind), None)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether it listens without a model and was asked for none: nothing is missing from its log."""
-        kinds = {one.kind for one in self.events}
-        return "idle" in kinds and not kinds & {"stage", "ready", "served"}
-
-    def stage_at(self, line: int) -> Stage:
-        """The furthest step that any process of the start had reached at a line."""
-        ready = self.line_of("idle") if self.is_idle else self.line_of("ready")
-        begun = self.first - 1 if ready is None else ready
-        if begun < line and self.scan.progress_after(begun, line - 1):
-            return "serve"
-        if ready is not None and ready <= line:
-            return "serve" if self.scan.taken_between(ready, line) else "ready"
-        steps = [one for one in self.events if one.kind == "stage" and one.line <= line]
-        reached = max(steps, key=lambda one: int(one.values["step"]), default=None)
-        return "args" if reached is None else reached.values["stage"]
-
-    def pending(self) -> str | None:
-        """What the start was waiting for when its log ended: distributed, capture, or nothing known."""
-        last = max(
-            (one for one in self.events if one.kind == "stage"), key=lambda one: one.line, default=None
-        )
-        return None if last is None else last.values.get("pending")
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """An outcome with what ``diagnose`` tells beside it."""
-
-    outcome: Outcome
-    echoes: tuple[Finding, ...] = ()
-    rank: str = ""
-    advice: str | None = None
-    frame: str | None = None
-    pending: str | None = None
 
 
 @dataclass(slots=True)
@@ -122,8 +60,8 @@ def judge(start: Start) -> Verdict:
         return _failed(start, cause, echoes, warnings)
     death = _death(start)
     if death is not None:
-        return _killed(start, death, warnings)
-    return _unfailed(start, warnings)
+        return died(start, death, warnings)
+    return without_error(start, warnings)
 
 
 def _kind(finding: Finding) -> str:
@@ -256,7 +194,7 @@ def _failed(
     stage = (reached or "args") if refused else _stage(cause.match, reached)
     signature = "unknown" if cause.match is None else class_at(cause.match, stage)
     symptom = None if cause.match is None else cause.match.symptom
-    failure = Failure(signature=signature, text=_clip(text), line=number, cause=_sentence(cause, stage))
+    failure = Failure(signature=signature, text=clip(text), line=number, cause=_sentence(cause, stage))
     effect: Effect = symptom.effect if symptom and symptom.effect else "crash"  # type: ignore[assignment]
     effect = "refused" if refused else effect
     blame: Blame = symptom.blame if symptom and symptom.blame else "unknown"  # type: ignore[assignment]
@@ -292,93 +230,18 @@ def _sentence(cause: Finding, stage: Stage | None) -> str:
         return cause.match.meaning
     where = f"at stage {stage}" if stage else "at an unknown stage"
     text = cause.text if cause.matched is None else cause.matched[1].strip()
-    return f"An error that is not in the symptom table ended it {where}: {_clip(text, 200)}"
-
-
-# What a process that ended by itself leaves with its parent: an error that it returned, or a code of its own.
-_OWN_END = re.compile(
-    r"returned error|exit (?:status|code)[: =]{1,2}(?:0x[0-9a-f]{2,8}|(?!9\b|137\b)[1-9]\d{0,5})"
-)
-
-
-def _killed(start: Start, death: Finding, warnings: tuple[Warning, ...]) -> Verdict:
-    stage = start.stage_at(death.line) if start.has_begun else None
-    if _OWN_END.search(death.text):
-        cause = "The engine's process ended by itself, with an error that this log does not show."
-        failure = Failure(signature="engine-dead", text=_clip(death.text), line=death.line, cause=cause)
-        outcome = Outcome(stage=stage, effect="crash", blame="unknown", failure=failure, warnings=warnings)
-        return Verdict(outcome, (death,), death.process)
-    cause = (
-        "The engine's process ended without an error of its own: it was killed from outside "
-        "(the kernel's memory killer, a signal), or its last words are missing from this log."
-    )
-    failure = Failure(signature="child-killed", text=_clip(death.text), line=death.line, cause=cause)
-    symptom = table().named("child-killed")
-    outcome = Outcome(stage=stage, effect="killed", blame="unknown", failure=failure, warnings=warnings)
-    return Verdict(outcome, (death,), death.process, symptom.advice if symptom else None)
-
-
-def _unfailed(start: Start, warnings: tuple[Warning, ...]) -> Verdict:
-    stage = start.stage_at(start.last + 1)
-    if stage in ("ready", "serve"):
-        return Verdict(Outcome(stage=stage, effect="ok", blame="unknown", warnings=warnings))
-    if not start.events and not start.findings:
-        return Verdict(Outcome(stage=None, effect="unknown", blame="unknown", warnings=warnings))
-    pending = start.pending()
-    if start.line_of("stopped") is not None:
-        return _ended(
-            start, "killed", "killed", f"It was asked to stop while at stage {stage}.", warnings, "harness"
-        )
-    if pending in ("distributed", "capture") and not _was_busy(start):
-        return _hung(start, pending, warnings)
-    what = f"The log ends at stage {stage} without any error: killed from outside, cut off, or still running."
-    return _ended(start, "killed", "killed", what, warnings)
-
-
-def _was_busy(start: Start) -> bool:
-    """Whether the end shows work under way (a moving progress bar) or a process that was going down."""
-    if any("leaked" in one.text and one.line >= start.last - 3 for one in start.findings):
-        return True
-    moving = PROGRESS.search(start.ending.text) if start.ending is not None else None
-    return moving is not None and int(moving[1]) > 0
-
-
-def _hung(start: Start, pending: str, warnings: tuple[Warning, ...]) -> Verdict:
-    what = {
-        "distributed": "The log ends while the processes were finding each other: a peer never came.",
-        "capture": "The log ends while CUDA graphs were being captured, with no end and no error.",
-    }[pending]
-    return _ended(start, "hang", f"hang-{pending}", what, warnings, pending=pending)
-
-
-def _ended(  # noqa: PLR0913, PLR0917 - one ending has as many sides
-    start: Start,
-    effect: Effect,
-    signature: str,
-    cause: str,
-    warnings: tuple[Warning, ...],
-    blame: Blame = "unknown",
-    pending: str | None = None,
-) -> Verdict:
-    last = start.ending
-    text = "" if last is None else last.text
-    failure = Failure(
-        signature=signature, text=_clip(text), line=last.number if last else start.last, cause=cause
-    )
-    stage = start.stage_at(start.last + 1)
-    outcome = Outcome(stage=stage, effect=effect, blame=blame, failure=failure, warnings=warnings)
-    return Verdict(outcome, pending=pending)
+    return f"An error that is not in the symptom table ended it {where}: {clip(text, 200)}"
 
 
 def _warnings(start: Start) -> tuple[Warning, ...]:
     """Notices, and errors that the server survived."""
     notices = [
-        Warning(line=one.line, text=_clip(one.text), meaning=one.match.meaning)
+        Warning(line=one.line, text=clip(one.text), meaning=one.match.meaning)
         for one in start.findings
         if one.match is not None and one.match.symptom.kind == "notice" and not one.is_noise
     ]
     survived = [
-        Warning(line=chain.cause.line, text=_clip(chain.cause.text), meaning=_survived(chain.cause))
+        Warning(line=chain.cause.line, text=clip(chain.cause.text), meaning=_survived(chain.cause))
         for chain in _chains(start)
         if (chain.cause.is_exception or _kind(chain.cause) == "cause") and not _is_fatal(start, chain)
     ]
@@ -388,8 +251,3 @@ def _warnings(start: Start) -> tuple[Warning, ...]:
 def _survived(cause: Finding) -> str:
     said = "" if cause.match is None else f" {cause.match.meaning}"
     return f"An error was logged and the server went on.{said}"
-
-
-def _clip(text: str, limit: int = MAX_TEXT) -> str:
-    text = text.strip()
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -12,6 +12,7 @@ Event kinds
     ready       the server takes requests
     served      a request was answered
     taken       a request was taken up
+    waiting     one process says that it waits for another
     stopped     an orderly stop was asked for (SIGTERM, Ctrl+C)
     sample      one measured window: metrics {}, workload {}
 """

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from ingest.classify import Start
 from ingest.events import Event
+from ingest.server_start import Start
 from kb.model import Measurement
 
 CLIENT = "server-log"

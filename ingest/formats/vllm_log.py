@@ -283,6 +283,7 @@ RULES = (
         r"world_size=(?P<world_size>\d+) rank=\d+ .*distributed_init_method",
         pending="distributed",
     ),
+    step("vLLM is using nccl==", "init", 13, pending="distributed"),
     step("is assigned as DP rank", "init", 14, end=True),
     step("Starting to load model", "load", 20, r"Starting to load model (?P<model>\S+?)\.\.\.", end=True),
     step("Loading safetensors checkpoint shards", "load", 21),
