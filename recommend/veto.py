@@ -123,7 +123,7 @@ def _findings(
     findings += architectures.unknown(query, findings)
     if all(found.verdict != "known-bad" for found in findings):
         findings += gated.refused(query, findings)
-        findings += unmet(query, {one for role in spoken for one in role_names(role)})
+        findings += unmet(query, {one for role in spoken for one in role_names(role)}, findings)
     findings.sort(key=_strength)
     spoke = {record["id"] for record, _ in matched}
     others = [record for record in evidence.records if record["id"] not in spoke]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ from test_match import BASE, TRTLLM, WORKS, record
 from kb.cli import main
 from kb.cli.check import question
 from kb.evidence import Evidence
-from kb.vocab import engines
-from recommend import arithmetic, requirements
+from kb.vocab import engines, gpus, requirements
+from recommend import arithmetic
 from recommend.query import ask
 from recommend.veto import Finding, judge
 
@@ -58,14 +59,88 @@ def test_a_requirement_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(["explain", "requirement:deepgemm"])
     assert not exit_.value.code
-    assert "sm80" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "sm120     from 0.5.20 on" in told
+    assert "component vllm" in told
 
 
 def test_the_requirements_use_known_words() -> None:
+    archs = {*gpus.known_archs(), "gfx1030", "gfx1102", "gfx1103", "gfx1150", "gfx1152", "gfx1153", "gfx1200"}
     for row in requirements.rows():
-        assert all(engines.is_known(role, row["kernel"]) for role in row["roles"]), row["kernel"]
-        assert row["cause"]
-        assert row["ref"]
+        name = row.get("kernel") or row["component"]
+        for kernel in (row.get("kernel"), *row.get("instead", ())):
+            assert kernel is None or any(engines.is_known(role, kernel) for role in row["roles"]), name
+        assert {*row.get("since", ()), *row.get("until", ())} <= archs | {"gfx1250"}, name
+        assert "since" in row or "vendor" in row, name
+        assert row["cause"], name
+        assert row["ref"].count(":") == 1 or "#" in row["ref"], name
+
+
+LACKS = [
+    ("--gpu sm120 --engine vllm==0.24.0 --role gemm.fp8=deepgemm", "deepgemm", "0.25.0"),
+    ("--gpu sm121 --engine sglang==0.5.20 --role gemm.fp8=deepgemm", "deepgemm", "0.5.21"),
+    ("--gpu sm120 --engine sglang==0.4.3", "sglang", "0.4.6.post2"),
+    ("--gpu sm100 --engine vllm==0.6.0", "vllm", "0.9.0"),
+    ("--gpu sm120 --engine tensorrt-llm==0.18.0", "tensorrt-llm", "0.20.0"),
+    ("--gpu sm120 --quantization nvfp4 --engine vllm==0.9.2", "vllm", "0.10.1"),
+    ("--gpu sm121 --with triton=3.3.0", "triton", "3.6.0"),
+    ("--gpu sm103 --with cuda=12.8", "cuda", "12.9"),
+    ("--gpu sm120 --with flashinfer=0.5.3 --role allreduce=trtllm-allreduce", "trtllm-allreduce", "0.6.17"),
+    ("--gpu sm120 --quantization fp8 --engine sglang==0.5.1 --role gemm.fp8=cutlass", "cutlass", "0.5.2"),
+    ("--gpu gfx1151 --engine vllm==0.10.2", "vllm", "0.11.1"),
+]
+
+
+@pytest.mark.parametrize(("check", "subject", "since"), LACKS)
+def test_a_release_without_code_is_suspect_and_the_first_with_it_named(
+    check: str, subject: str, since: str
+) -> None:
+    (found,) = findings(check)
+    assert (found.record, found.verdict) == (f"requirement:{subject}", "suspect")
+    assert (list(found.fixed_in.values()), f"from {since} on" in found.cause) == ([since], True)
+    offered = [found.instead, *found.instead.get("others", ())]
+    assert any(since in one.get("text", "") for one in offered)
+
+
+@pytest.mark.parametrize(("check", "subject", "since"), [one for one in LACKS if "==" in one[0]])
+def test_the_first_release_with_code_is_left_alone(check: str, subject: str, since: str) -> None:
+    before = re.search(r"==(\S+)", check)
+    assert before
+    assert findings(check.replace(before[1], since)) == ()
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "--gpu sm121 --engine sglang==0.4.7",  # runs what was compiled for 12.0
+        "--gpu sm103 --engine vllm==0.9.0",  # and this what was compiled for 10.0
+        "--gpu sm89 --engine vllm==0.9.0",
+        "--gpu sm70 --engine vllm",  # an older release would do, and none was named
+        "--gpu sm121 --with triton=3.5.0 --env TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",
+        "--gpu sm89 --with flash-attn-4=c75d019 --role attention=fa4",  # a commit that nobody can date
+        "--gpu sm120 --engine vllm==0.6.0 --with build=source --env TORCH_CUDA_ARCH_LIST=12.0",
+    ],
+)
+def test_code_that_runs_here_or_may_is_left_alone(check: str) -> None:
+    assert findings(check) == ()
+
+
+@pytest.mark.parametrize(
+    ("check", "missing"),
+    [
+        ("--gpu sm120 --with deepgemm=main --role gemm.fp8=deepgemm", "deepgemm version"),
+        ("--gpu sm120 --engine vllm==0.6.0 --with build=source", "the architectures it was built for"),
+    ],
+)
+def test_a_branch_or_an_own_build_is_suspect_with_what_is_missing(check: str, missing: str) -> None:
+    (found, *_) = findings(check)
+    assert (found.verdict, found.missing) == ("suspect", (missing,))
+
+
+def test_dropped_code_is_said_with_the_release_that_dropped_it() -> None:
+    (found,) = findings("--gpu sm70 --with cuda=13.0")
+    assert "dropped sm70 in 13.0" in found.cause
+    assert found.instead["text"] == "stay below cuda 13.0"
 
 
 def test_a_flag_of_another_release_is_refused_where_the_release_is_named() -> None:

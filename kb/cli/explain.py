@@ -5,7 +5,7 @@ Owns how an id is found. What belongs to an explanation lives in ``recommend.exp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -130,18 +130,39 @@ def _gate(name: str) -> Told | None:
 
 
 def _requirement(name: str) -> Told | None:
-    from recommend import requirements
+    from kb.vocab import requirements
 
-    kind, colon, kernel = name.partition(":")
-    rows = [one for one in requirements.rows() if colon and kind == "requirement" and one["kernel"] == kernel]
+    kind, colon, subject = name.partition(":")
+    found = requirements.rows() if colon and kind == "requirement" else ()
+    rows = [one for one in found if (one.get("kernel") or one["component"]) == subject]
     if not rows:
         return None
-    lines = [f"{name}: where {kernel} has no code, as its own source says"]
+    lines = [f"{name}: for which GPUs {subject} has code, as its own sources say"]
     for one in rows:
-        where = ", ".join(one["lacks"]) or f"GPUs of other vendors than {one['vendor']}"
-        lines += ["", f"  roles     {', '.join(one['roles'])}", f"  not on    {where}"]
-        lines += [f"  why       {one['cause']}", f"  read in   {one['ref']}"]
-    return {"schema": "kbctl.explain/1", "kind": "requirement", "kernel": kernel, "rows": rows}, lines
+        lines += ["", *_required(one)]
+    return {"schema": "kbctl.explain/1", "kind": "requirement", "kernel": subject, "rows": rows}, lines
+
+
+def _required(row: Mapping[str, Any]) -> Iterator[str]:
+    """A row of the requirements, as lines."""
+    for key in ("component", "roles", "quantization", "kv"):
+        if value := row.get(key):
+            yield f"  {key:<9} {value if isinstance(value, str) else ', '.join(value)}"
+    if "since" not in row:
+        yield f"  not on    GPUs of other vendors than {row['vendor']}"
+    for arch, since in row.get("since", {}).items():
+        yield f"  {arch:<9} {_since(since)}"
+    for arch, version in row.get("until", {}).items():
+        yield f"  {arch:<9} no longer from {version} on"
+    yield from (f"  why       {row['cause']}", f"  read in   {row['ref']}")
+
+
+def _since(since: Any) -> str:
+    if isinstance(since, list):
+        return "not in " + ", ".join(
+            " ".join(f"{key} {value}" for key, value in one.items()) for one in since
+        )
+    return {None: "no", "0": "yes"}.get(since, f"from {since} on")
 
 
 def _architecture(name: str) -> Told | None:
