@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _NEAR = 0.02
 _LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
 _SECONDS = {"s", "sec", "secs", "second", "seconds"}
+_LONGEST = {"ttft": 100.0, "tpot": 5.0, "itl": 5.0, "e2e": 1000.0}  # seconds
 _SPEED = "output_tok_s_per_user"
 
 
@@ -37,9 +38,19 @@ def _settle_unit(row: Row) -> None:
         return
     for name, value in row.metrics.items():
         said = set(words_of(row.labels.get(name, "")).split())
-        if name.startswith(_LATENCIES) and value is not None and not said & _SECONDS:
+        if (
+            name.startswith(_LATENCIES)
+            and value is not None
+            and not said & _SECONDS
+            and _is_short(name, value)
+        ):
             row.metrics[name] = value * 1e3
             row.source_names[name] = f"{row.labels.get(name, name)}: in seconds, by the speed beside it"
+
+
+def _is_short(name: str, value: float) -> bool:
+    """Whether a latency may be in seconds at all: what were longer than any server takes is not."""
+    return value < next(most for start, most in _LONGEST.items() if name.startswith(start))
 
 
 def _settle_run(row: Row) -> None:

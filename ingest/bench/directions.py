@@ -45,7 +45,7 @@ def _is_sum(row: Row, scope: str) -> bool:
     return abs(given + made - measured) < 0.05 * measured
 
 
-_READS = re.compile(r"\b(?:pp ?\d+|prefill|prompt(?: processing)?)\b", re.IGNORECASE)
+_READS = re.compile(r"\b(?:pp ?\d+|prefill|prompt (?:processing|eval))\b|^prompt$", re.IGNORECASE)
 _MAKES = re.compile(r"\b(?:tg ?\d+|decode|generation|token generation)\b", re.IGNORECASE)
 
 

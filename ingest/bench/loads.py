@@ -9,9 +9,10 @@ import re
 
 LENGTHS = ("input_len", "output_len")
 _COUNT = r"(\d{1,7}(?:\.\d)?)(k?)"
-_PLAIN = rf"{_COUNT}\s*[/x×→]\s*{_COUNT}|{_COUNT}(?<=k){_COUNT}(?<=k)"  # "1k/1k", "1024x128", "1k8k"
+_PLAIN = rf"{_COUNT}(?:\s*[/x×→]\s*|,\s+){_COUNT}|{_COUNT}(?<=k){_COUNT}(?<=k)"  # "1k/1k", "1024x128", "1k8k"
 _NAMED = (  # "in1024_out128", "8192-in-1024-out"
-    rf"(?:isl|in(?:put)?)[ =:_-]*{_COUNT}[ ,/_-]*(?:osl|out(?:put)?)[ =:_-]*{_COUNT}"
+    rf"(?:isl|in(?:put)?|prefill|prompt)[ =:_-]*{_COUNT}(?: tok(?:en)?s?)?[ ,/_-]*"
+    rf"(?:osl|out(?:put)?|decode|gen(?:eration)?)[ =:_-]*{_COUNT}"
     rf"|{_COUNT}[ _-]?in(?:put)?[ ,/+_-]*{_COUNT}[ _-]?out(?:put)?"
 )
 _PAIR = re.compile(rf"(?:{_PLAIN}|{_NAMED})(?: tok(?:en)?s?)?", re.IGNORECASE)
@@ -34,7 +35,7 @@ def lengths_in(text: str) -> dict[str, int]:
 def lengths_of_test(name: str) -> dict[str, int]:
     """Both lengths that a test's name holds as one of its words: "short-512x256-c8"."""
     words = [name, *name.split(" / "), *re.split(r"[\s_-]+", name)]
-    return next((told for word in words if (told := lengths(word))), {})
+    return next((told for word in words if (told := lengths(word))), {}) or lengths_in(name)
 
 
 def _both(found: re.Match[str]) -> dict[str, int]:

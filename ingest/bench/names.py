@@ -71,9 +71,9 @@ def server_in(text: str) -> tuple[str, str | None] | None:
     """The one server and its release among a cell's words ("Vulkan, llama.cpp b9049", "vllm-rocm 0.11")."""
     found: dict[str, str] = {}
     for word in re.split(r"[\s,;()/+|]+", text):
-        for spoken in (word, word.split("-")[0]):
+        for spoken in (word, word.split("-")[0], word.split("_")[0]):
             known = known_engine(spoken)
-            if known in SERVERS:
+            if known in SERVERS and not (known == "tensorrt-llm" and "_" in word):  # "trtllm_mha" is a kernel
                 found.setdefault(known, spoken)
     if len(found) != 1:
         return None

@@ -11,7 +11,19 @@ from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Any
 
-from ingest.bench import cell_units, cells, corners, loads, names, serving, variants
+from ingest.bench import cell_units, cells, corners, layers, loads, names, serving, variants
+from ingest.bench.around import (
+    FIGURES,
+    SETUP_LOAD,
+    caption_load,
+    captioned,
+    headed,
+    heading_load,
+    holds_figures,
+    label_of,
+    short_caption,
+    stated,
+)
 from ingest.bench.identity import Facts
 from ingest.bench.places import place
 from ingest.bench.placing import Row
@@ -41,24 +53,6 @@ _RESULTS = (
     "prefill_ms",
     "decode_ms",
 )
-_FIGURES = (
-    "ttft",
-    "tpot",
-    "itl",
-    "e2e",
-    "output_tok_s",
-    "input_tok_s",
-    "total_tok_s",
-    "tok_s",
-    "request_s",
-    "accuracy",
-)
-_HEADING_LOADS = re.compile(
-    r"(?P<key>ISL|OSL|input|output|concurrency(?: level)?|conc|batch(?: size)?|bs|C|TP|context|users)"
-    r"(?:\s*[=:]\s*|(?<=SL)\s+)"
-    r"(?P<value>\d+(?:,\d{3})*k?)",
-    re.IGNORECASE,
-)
 _OTHER_RATE = re.compile(r"\b(?:agg|aggregate|decode|prefill)\b")  # beside setups: another measure
 _FORESEEN = re.compile(r"(?i)\b(?:expected (?:\w+ )?results?|projected|hypothetical|theoretical|predicted)\b")
 _AIMS = re.compile(  # lists that ask for figures, or repeat those of other places
@@ -77,13 +71,14 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
     table = cell_units.with_units_down(table) if named else cell_units.with_units(table)
     if not serves_tokens(map(cells.plain, [*table.header, *(row[0] for _, row in table.rows if row)])):
         return []
-    told = _headed(table.heading) or _captioned(table.caption)
-    spread = corners.spread(table) or unpivoted(table, _label(told) if told else None)
+    told = headed(table.heading) or captioned(table.caption) or stated(table)
+    measure = label_of(told) if told else None
+    spread = layers.flattened(table, measure) or corners.spread(table) or unpivoted(table, measure)
     if spread is not None:
         found = _by_rows(spread, base, client)
     elif (down := statistics_down(table)) is not None:
         found = _by_rows(down, base, client)
-    elif _results(table.header, _FIGURES):
+    elif _results(table.header, FIGURES):
         found = _by_rows(table, base, client)
     elif is_turned(table):
         found = _by_columns(table, base, client)
@@ -94,7 +89,7 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
 
 def is_result_table(table: Table) -> bool:
     """Whether its columns or its rows name results."""
-    named = bool(_results(table.header, _FIGURES)) or is_turned(table) or unpivoted(table) is not None
+    named = bool(_results(table.header, FIGURES)) or is_turned(table) or unpivoted(table) is not None
     return bool(table.rows) and named
 
 
@@ -127,7 +122,7 @@ def _by_rows(table: Table, base: Facts, client: str) -> Iterator[Pair]:
     serial = _is_serial(table)
     for line, record in records:
         for one in variants.setups(_full(record, table, serial)):
-            if "test name" in one and one.get("test") == table.heading[-100:] and _headed(table.heading):
+            if "test name" in one and one.get("test") == table.heading[-100:] and headed(table.heading):
                 del one["test"]  # it names the measure, and no test
             row = read_row(one, units, _for_engine(one.get("engine"), base))
             yield row.facts, _point(row, client, line)
@@ -156,7 +151,8 @@ def _is_serial(table: Table) -> bool:
 
 def _full(record: Mapping[str, str], table: Table, serial: bool) -> dict[str, str]:
     """A record with the load that its heading names, and its first cell as test where nothing else is."""
-    told = {key: value for key, value in _heading_load(table.heading).items() if _missing(record, key)}
+    around = caption_load(short_caption(table)) | heading_load(table.heading)
+    told = {key: value for key, value in around.items() if _missing(record, key)}
     named = [place(label) for label in record]
     first = next(iter(record))
     if named[0] is None and understand(first) is None and record[first] and ("workload", "test") not in named:
@@ -169,18 +165,6 @@ def _full(record: Mapping[str, str], table: Table, serial: bool) -> dict[str, st
 
 def _missing(record: Mapping[str, str], key: str) -> bool:
     return place(key) not in {place(label) for label in record}
-
-
-def _heading_load(heading: str) -> dict[str, str]:
-    parts = heading.split(" / ")
-    lengths = {key.replace("_", " "): str(one) for key, one in loads.lengths_in(parts[-1]).items()}
-    alone = (found for part in reversed(parts) if (found := _SETUP_LOAD.fullmatch(part.strip())))
-    told = next(({"concurrency": found[1] or found[2]} for found in alone), {})
-    return (
-        lengths
-        | told
-        | {found["key"].lower(): found["value"] for found in _HEADING_LOADS.finditer(parts[-1])}
-    )
 
 
 def _point(row: Row, client: str, line: int | None) -> Measurement:
@@ -196,7 +180,7 @@ def _by_columns(table: Table, base: Facts, client: str) -> Iterator[Pair]:
             cells.plain(row[0]): row[index] for _, row in table.rows if len(row) > index
         }
         row = read_row(
-            _heading_load(table.heading) | _load_of(setup) | _setup_name(setup) | record,
+            heading_load(table.heading) | _load_of(setup) | _setup_name(setup) | record,
             Units.of([record]),
             _for_engine(variants.engine_in(cells.plain(setup)), base),
         )
@@ -211,20 +195,22 @@ def _setup_name(setup: str) -> dict[str, str]:
     engine = variants.engine_in(name)
     if names.gpu(name):
         return {"gpu": name}
+    if card := _SETUP_CARD.fullmatch(name):  # "B200 TP1 (FP4)"
+        told = {"gpu": card["gpu"], "tp": card["tp"], "quantization": card["quantization"] or ""}
+        return {key: one for key, one in told.items() if one} if names.gpu(card["gpu"]) else {"test": name}
     rest = words_of(name) != words_of(engine or "")
     return ({"engine": engine} if engine else {}) | ({"test": name} if rest or not engine else {})
 
 
-_SETUP_LOAD = re.compile(
-    r"(\d+)[- ]?(?:users?\b|concurren(?:cy|t)\b|clients?\b|streams?\b|并发)"
-    r"|\bc(?:onc(?:urrency)?)?[ =:]*(\d+)\b",
-    re.IGNORECASE,
+_SETUP_CARD = re.compile(
+    r"(?P<gpu>[A-Z][\w -]{2,30}?)\s*(?:<br ?/?>)?\s*TP ?=?(?P<tp>\d{1,2})"
+    r"(?:\s*(?:<br ?/?>)?\s*\((?P<quantization>[\w-]+)\))?"
 )
 
 
 def _load_of(setup: str) -> dict[str, str]:
     """A setup's header may carry the load: "K=64 (8-user)", "c=16", "bs 4"."""
-    found = _SETUP_LOAD.search(setup)
+    found = SETUP_LOAD.search(setup)
     lengths = {key.replace("_", " "): str(one) for key, one in loads.lengths(cells.plain(setup)).items()}
     return lengths | ({"concurrency": found[1] or found[2]} if found else {})
 
@@ -234,7 +220,7 @@ def _one_metric(table: Table, base: Facts, client: str) -> Iterator[Pair]:
 
     A first header such as "ctx \\ conc" names what the rows and what the columns count.
     """
-    quantity = _headed(table.heading) or _captioned(table.caption)
+    quantity = headed(table.heading) or captioned(table.caption) or stated(table)
     down, across = _corner(cells.plain(table.header[0]))
     load = place(down)
     if quantity is not None and load is None and _is_crossed(table):
@@ -256,20 +242,18 @@ def _one_metric(table: Table, base: Facts, client: str) -> Iterator[Pair]:
             ):
                 continue
             record = {
-                down: _load_cell(row[0]) if load[0] == "workload" else cells.plain(row[0]),
-                _label(quantity): cell.value,
+                down: _load_cell(row[0], load[1]) if load[0] == "workload" else cells.plain(row[0]),
+                label_of(quantity): cell.value,
             } | (_setup_name(setup) if across == "test" else {across: cells.plain(setup)})
             own = _for_engine(variants.engine_in(cells.plain(setup)), base) if across == "test" else base
-            told = read_row(_heading_load(table.heading) | record, None, own)
+            told = read_row(heading_load(table.heading) | record, None, own)
             yield told.facts, _point(told, client, line)
 
 
 def _is_crossed(table: Table) -> bool:
     """Whether every cell but the first of each row is a figure, under the heading that names its measure."""
-    innermost = _headed(table.heading.rsplit(" / ", 1)[-1])
-    inner = [raw for _, row in table.rows for raw in row[1:]]
-    bare = (one is not None and not one.rest for one in map(cells.read_cell, inner))
-    return innermost is not None and len(table.header) > 2 and all(bare)
+    innermost = headed(table.heading.rsplit(" / ", 1)[-1]) or stated(table)
+    return innermost is not None and len(table.header) > 2 and holds_figures(table)
 
 
 def _crossed(table: Table, quantity: Quantity, base: Facts, client: str) -> Iterator[Pair]:
@@ -278,7 +262,7 @@ def _crossed(table: Table, quantity: Quantity, base: Facts, client: str) -> Iter
         for setup, raw in zip(table.header[1:], row[1:], strict=False):
             if not is_derived(setup):
                 test = f"{cells.plain(table.header[0])} {cells.plain(row[0])} / {cells.plain(setup)}"
-                told = read_row({"test": test, _label(quantity): raw}, None, base)
+                told = read_row({"test": test, label_of(quantity): raw}, None, base)
                 yield told.facts, _point(told, client, line)
 
 
@@ -289,48 +273,11 @@ def _corner(label: str) -> tuple[str, str]:
     return (parts[0], parts[1]) if both else (label, "test")
 
 
-_UNIT_IN_BRACKETS = re.compile(r"[^.()]{1,60}\([^()]{1,20}\)")
-_WIDE = str.maketrans("（）：，", "():,")
-
-
-def _captioned(caption: str) -> Quantity | None:
-    """The metric that a caption states with its unit in brackets, such as "Average speed (tokens/s) of …"."""
-    caption = caption.translate(_WIDE).strip()
-    found = _UNIT_IN_BRACKETS.match(caption) or _UNIT_IN_BRACKETS.match(caption.rsplit("。", 1)[-1].strip())
-    told = _headed(found[0]) if found else None
-    made = re.search(r"(?i)\b(?:generat|decod|output)", caption)
-    read = re.search(r"(?i)\b(?:prompt|prefill|input)", caption)
-    if told is None or told.name != "tok_s" or bool(made) == bool(read):
-        return told
-    return replace(told, name="output_tok_s" if made else "input_tok_s")
-
-
-def _load_cell(raw: str) -> str:
+def _load_cell(raw: str, key: str) -> str:
+    if key == "input_output_len":
+        return cells.plain(raw)
     found = re.match(r"\s*([\d,.]+\s*k?)\s*(?:users?|req\w*|tokens?|clients?)?\b", cells.plain(raw))
     return found[1] if found else cells.plain(raw)
-
-
-def _label(quantity: Quantity) -> str:
-    """A label that means the quantity, in its own unit."""
-    if "_ms_" in quantity.name:
-        base, _, stat = quantity.name.partition("_ms_")
-        return f"{stat} {base} ms"
-    return {
-        "tok_s": "tok/s",
-        "output_tok_s": "output tok/s",
-        "input_tok_s": "input tok/s",
-        "total_tok_s": "total tok/s",
-        "request_s": "req/s",
-    }.get(quantity.name, quantity.name)
-
-
-def _headed(heading: str) -> Quantity | None:
-    """The metric of the innermost heading that names one with its unit."""
-    for part in reversed(heading.split(" / ")):
-        found = understand(part) if re.search(r"\(|/s\b|\bms\b|tps", part) else None
-        if found and found.name.startswith(_FIGURES) and found.unit_stated:
-            return found
-    return None
 
 
 _VALUE = re.compile(
@@ -345,7 +292,13 @@ def listed_results(table: Table) -> Table | None:
     labels = [row[0] for _, row in kept]
     if len(set(labels)) < len(labels) or _AIMS.search(table.heading.rsplit(" / ", 1)[-1]):
         return None
-    return replace(table, rows=kept) if _results(labels, _FIGURES) > 1 else None
+    return replace(table, rows=kept) if _results(labels, FIGURES) > 1 else None
+
+
+def is_aim(heading: str) -> bool:
+    """Whether a heading says that what follows was asked for or foreseen, not measured."""
+    inner = heading.rsplit(" / ", 1)[-1]
+    return bool(_AIMS.search(inner) or _FORESEEN.search(inner))
 
 
 def _is_of_run(label: str) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _FRONT = re.compile(r"\A---\n(?P<inside>.*?)\n---\n", re.DOTALL)
+_REPORTED = re.compile(r"(?i)\breported metric is:? [`\"*]*([A-Za-z][\w /]{4,60}\([\w /]{3,20}\))")
 LARGEST = 1 << 19
 
 
@@ -42,6 +43,7 @@ class Page:
     fields: list[tuple[str, str]] = field(default_factory=list)
     unread: list[list[int]] = field(default_factory=list)
     headings: list[tuple[int, str]] = field(default_factory=list)
+    metric: str = ""  # what the page says that its tables report
     paragraphs: list[str] = field(default_factory=list)
     listed: dict[str, Table] = field(default_factory=dict)  # fields below each heading, in two columns
 
@@ -94,6 +96,8 @@ def _paragraph(page: Page, token: Token, content: str, heading: str) -> None:
     found = pairs_in(content.split("\n"))
     page.fields += found
     page.paragraphs.append(content)
+    stated = _REPORTED.search(content)
+    page.metric = page.metric or (stated[1] if stated else "")
     first, last = token.map or [0, 0]
     listed = page.listed.setdefault(heading, Table(["metric", "value"], first + 1, heading=heading))
     listed.rows += [(first + 1, list(pair)) for pair in pairs_in(content.replace("`", "").split("\n"))]

@@ -19,7 +19,8 @@ ENGINE_VERSION = re.compile(
 )
 VAGUE_ENGINE = re.compile(r"(?i)backend|stack|tool|library")
 _BOTH_LENGTHS = re.compile(
-    r"(?:input output|in out|isl osl|prompt gen|prompt output)(?: len(?:gth)?s?| tokens)?"
+    r"(?:sequence length )?(?:input output|in out|isl osl|prompt gen|prompt output)"
+    r"(?: len(?:gth)?s?| tokens)?"
 )
 
 

@@ -133,7 +133,7 @@ def _words_of(label: str) -> str:
 def understand(label: str) -> Quantity | None:
     """The quantity a label names, or ``None`` when it names none."""
     label = _CONDITION.sub("", label[:_LONGEST])
-    words = words_of(label)
+    words = re.sub(r" (?:from|via|based on) (?:itl|tpot|ttft|e2e)$", "", words_of(label))
     if not words or len(words) > 120:
         return None
     if _is_no_figure(words) or "$" in label or "€" in label:

@@ -11,12 +11,14 @@ from ingest.formats import Unreadable, all_formats
 from ingest.sources import Source
 from kb.model import Experiment
 
-_SURE = 0.85
 _SHORTEST = 40
 
 
-def read_quoted(source: Source, text: str, line: int) -> tuple[Experiment, ...]:
-    """What a quoted block tells as the output of a benchmark; ``line`` is where its first line stands."""
+def read_quoted(source: Source, text: str, line: int, least: float) -> tuple[Experiment, ...]:
+    """What a quoted block tells as the output of a benchmark; ``line`` is where its first line stands.
+
+    A format must be as sure of it as ``least``.
+    """
     if len(text) < _SHORTEST or not any(letter.isdecimal() for letter in text):
         return ()
     inner = Source(source.path, raw=text.encode(), name="quoted.txt")
@@ -24,7 +26,7 @@ def read_quoted(source: Source, text: str, line: int) -> tuple[Experiment, ...]:
         ((one.sniff(inner), one) for one in all_formats() if one.kind == "benchmark"),
         key=lambda pair: pair[0],
     )
-    if sure < _SURE:
+    if sure < least:
         return ()
     try:
         found = form.read(inner).experiments

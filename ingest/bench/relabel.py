@@ -14,6 +14,7 @@ from ingest.bench.quantities import understand, words_of
 
 _NEAR = 0.02
 _PLAIN_RATE = re.compile(r"(?:rps|qps)")
+_REQUEST_RATE = "request throughput (req/s)"
 _MEASURED = re.compile(r"\d*\.\d{3,}")  # nobody asks for a rate to a thousandth
 _RUN = re.compile(r"total (?:request )?latency(?: (?:ms|s|sec|seconds))?")
 _WINDOW = re.compile(r"(?:n |max )?(?:ctx|context)(?: len| length| size)?")
@@ -42,10 +43,9 @@ def _rates(record: Mapping[str, Any], names: dict[str, str]) -> None:
     for label in names:
         words, value = words_of(label), cells.number(record[label])
         counted = value and seconds and abs(answers / seconds - value) < _NEAR * value
-        if (words == "throughput" and counted) or (
-            _PLAIN_RATE.fullmatch(words) and _is_measured(record[label])
-        ):
-            names[label] = "request throughput (req/s)"
+        plain = _PLAIN_RATE.fullmatch(words) and _is_measured(record[label])
+        if ((words == "throughput" and counted) or plain) and _REQUEST_RATE not in names.values():
+            names[label] = _REQUEST_RATE
 
 
 def _figure(record: Mapping[str, Any], name: str) -> float:

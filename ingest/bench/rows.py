@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ingest.bench import cells, loads
+from ingest.bench import cells, loads, names
 from ingest.bench.consistency import settle_times
 from ingest.bench.directions import of_one_request, settle_direction
 from ingest.bench.file_names import fill_by_test
@@ -110,10 +110,17 @@ def _place_cell(row: Row, label: str, raw: Any, units: Units, has_other_rates: b
     if named:
         put_version(row.facts, named["engine"], str(raw))
         return
-    if (part := _PART.fullmatch(cells.plain(str(raw)))) and words_of(label) in _SUCCESSES:
-        row.metrics |= {"completed": float(part[1]), "failed": float(part[2]) - float(part[1])}
+    if (part := _PART.match(cells.plain(str(raw)))) and words_of(label) in (
+        *_SUCCESSES,
+        *_FAILURES,
+        *_TOTALS,
+    ):
+        kinds = ("failed", "completed") if words_of(label) in _FAILURES else ("completed", "failed")
+        row.metrics |= dict(zip(kinds, (float(part[1]), float(part[2]) - float(part[1])), strict=True))
         return
     where = place(label)
+    if words_of(label) == "format" and names.quantization(str(raw)) is None:
+        where = None  # of a file
     if where == ("identity", "engine") and VAGUE_ENGINE.search(label) and not is_engine(raw):
         where = None  # a back end may as well be a protocol or a kernel
     if where is None and _plain_rate(label) and has_other_rates:
@@ -136,7 +143,9 @@ def _place_cell(row: Row, label: str, raw: Any, units: Units, has_other_rates: b
     _add_metric(row, label, quantity, cell, units)
 
 
-_PART = re.compile(r"(\d{1,7}) ?/ ?(\d{1,7})")  # of how many requests
+_PART = re.compile(r"(\d{1,7}) ?/ ?(\d{1,7})(?= *\(|$)")  # of how many requests
+_FAILURES = ("failed", "failures", "errors", "failed requests")
+_TOTALS = ("total requests", "requests")
 _SUCCESSES = ("success", "successes", "successful", "completed", "ok", "succeeded", "successful requests")
 _TALLIES = ("correct", "pass", "passed", "num correct", "num passed", "n correct")
 _ASKED = ("total", "n", "count", "questions", "num questions", "num samples", "samples", "num total", "of")
@@ -207,9 +216,7 @@ def _add_metric(row: Row, label: str, quantity: Quantity, cell: cells.Cell, unit
         factor = 0.01  # a percentage without its sign
     if name == "power_w" and cell.value > 10_000:
         factor, quantity = 1e-3, replace(quantity, loose=True)  # milliwatts, as NVML counts them
-    if name in row.metrics and of_one_request(row.labels.get(name, ""), label) and name == "tok_s":
-        row.metrics["tok_s_per_user"] = row.metrics.pop(name) or 0.0
-        row.labels["tok_s_per_user"] = row.source_names["tok_s_per_user"] = row.labels[name]
+    _split_rates(row, name, label)
     if name in row.metrics and _is_vaguer(row.labels.get(name, label), label):
         row.rest[row.labels[name]] = row.metrics.pop(name)
     if name in row.metrics:
@@ -223,9 +230,19 @@ def _add_metric(row: Row, label: str, quantity: Quantity, cell: cells.Cell, unit
         row.source_names[name] = label
 
 
+def _split_rates(row: Row, name: str, label: str) -> None:
+    """A rate beside that of the whole is that of one request."""
+    if name in ("tok_s", "output_tok_s") and of_one_request(row.labels.get(name, ""), label):
+        one = row.metrics.pop(name, None)
+        if one is not None:
+            row.metrics[f"{name}_per_user"] = one
+            row.labels[f"{name}_per_user"] = row.source_names[f"{name}_per_user"] = row.labels[name]
+
+
 def _is_vaguer(before: str, label: str) -> bool:
     """Whether the label before says less: of a part, by a word that is no measure's, or of what it counts."""
     bare = words_of(before) in _BARE_RATE and words_of(label) not in _BARE_RATE
+    bare = bare or (words_of(before) == "tps" and "token" in words_of(label))  # transactions, then
     return bare or (is_plain(label) and not is_plain(before))
 
 

@@ -26,6 +26,8 @@ _CLOSING = re.compile(r"^[\s>]*={20,}\s*$")
 _SECTION = re.compile(r"^[\s>]*-{3,}\s*(?P<title>[A-Za-z].*?)\s*-{3,}\s*$")
 _ROW = re.compile(r"^[\s>]*(?P<label>[A-Za-z][^:=]{1,70}?)\s*:\s*(?P<value>\S.*?|)\s*$")
 _STATISTIC = re.compile(r"(?:mean|median|avg|average|std|stddev|min|max|p\d+(?:\.\d+)?)", re.IGNORECASE)
+_OF_EACH = re.compile(r"(?:average|mean|p\d+) \(tok(?:en)?s?/s\)", re.IGNORECASE)
+_RATED = re.compile(r"(?i)output tokens? per second")
 _NAMESPACE = re.compile(r"\bNamespace\((.*)\)\s*$|\bNamespace\((.*)")
 _ARGUMENT = re.compile(
     r"(?<![\w.])(\w+)=("
@@ -113,6 +115,8 @@ def _continue(block: Block, text: str) -> Block | None:
         label = " ".join(row["label"].split())
         if _STATISTIC.fullmatch(label):  # "Mean:" under "TTFT (ms)"
             label = f"{label} {block.section}"
+        elif _OF_EACH.fullmatch(label) and _RATED.search(block.section):
+            label = f"{label} of output tokens per user"  # the speeds of single requests
         block.rows.setdefault(label, row["value"])
         block.used += 1
     return block

@@ -109,6 +109,11 @@ def _owners(labels_: tuple[str, ...]) -> dict[str, str]:
     owned: dict[str, str] = {}
     for same in groups.values():
         owned |= _told_apart(same)
+    for label in labels_:
+        if label not in owned and _measures(label):  # "C1 TTFT" beside "C1 decode" and "C8 decode"
+            spoken = f" {words_of(label)} "
+            at = {setup for setup in owned.values() if f" {setup} " in spoken}
+            owned |= {label: at.pop()} if len(at) == 1 else {}
     known = all(named(setup)[0] != "test" for setup in owned.values())
     whole = all(label in owned for same in groups.values() for label in same if len(same) > 1)
     return owned if len(set(owned.values())) > 1 and (known or whole) else {}

@@ -11,12 +11,24 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from ingest.bench import batched, front, note_tables, placeholders, prose, serving, serving_tables
+from ingest.bench import (
+    around,
+    batched,
+    front,
+    note_tables,
+    placeholders,
+    prose,
+    serving,
+    serving_tables,
+    stanzas,
+)
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
 from ingest.bench.pages import LARGEST, Fence, Page, read_page
 from ingest.bench.quoted import read_quoted
+from ingest.bench.rows import read_row
 from ingest.bench.sniffing import is_page
 from ingest.bench.tables import Table, pipe_tables
+from ingest.bench.units import Units
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import Experiment, LineCount, Measurement, Problem, Reading
@@ -25,6 +37,7 @@ from kb.vocab.engines import Launch, parse_shell
 _CLIENT = "write-up"
 _RULE = re.compile(r"^[ \t]*+(?:\|[ \t]*+)?:?-{2,}+:?[ \t]*+\|", re.MULTILINE)
 _PROGRAMS = ("python", "py", "javascript", "js", "typescript", "ts", "go", "rust", "c", "cpp", "java")
+_SURE, _LIKELY = 0.85, 0.42  # that a block is output of a benchmark, where others stand and where none does
 _PLAIN = ("", ".txt", ".text", ".out", ".rst")
 
 
@@ -66,10 +79,14 @@ def _read(source: Source) -> Reading:
             blank.append(Problem(line=table.line, what=reason))
         else:
             table.heading = table.heading.removeprefix(f"{page.title} / ")
-            pairs += _points(table, front.headed(table.heading, base))
+            table.caption = table.caption or page.metric
+            pairs += _points(table, _around(table, base))
     pairs += _printed(text, page, base, blank)
     pairs += () if pairs else _listed(page, base)
-    quoted = [one for fence in page.fences for one in _quoted(source, fence, _below(page, fence.line, base))]
+    quoted = _all_quoted(source, page, base, _SURE)
+    if not pairs and not quoted:
+        quoted = _all_quoted(source, page, base, _LIKELY)
+        pairs += () if quoted else _in_lines(text, page, base)
     if blank and not pairs and not quoted:
         raise Unreadable(blank[0].what)
     servers = (
@@ -84,6 +101,13 @@ def _read(source: Source) -> Reading:
         lines=LineCount(total=page.lines, understood=page.lines - page.prose, unknown=page.prose),
         extra=_about(page, launches),
     )
+
+
+def _around(table: Table, base: Facts) -> Facts:
+    """What the headings and a short caption say of the results of a table."""
+    facts = front.headed(table.heading, base)
+    caption = around.short_caption(table)
+    return front.headed(caption, facts) if caption else facts
 
 
 def _listed(page: Page, base: Facts) -> Iterable[tuple[Facts, Measurement]]:
@@ -159,12 +183,31 @@ def _printed(text: str, page: Page, base: Facts, blank: list[Problem]) -> Iterab
             yield facts, serving.block_measurement(block, _CLIENT)
 
 
-def _quoted(source: Source, fence: Fence, base: Facts) -> Iterable[Experiment]:
+def _in_lines(text: str, page: Page, base: Facts) -> Iterable[tuple[Facts, Measurement]]:
+    """Results printed line by line into the text of a page that has them nowhere else."""
+    found = [
+        one
+        for one in stanzas.stanzas(enumerate(text.split("\n"), 1))
+        if not note_tables.is_aim(page.heading_at(one.lines[0]))
+    ]
+    units = Units.of(one.record for one in found)
+    for one in found:
+        record = one.record | ({"scenario": one.title} if one.title else {})
+        row = read_row(record, units, _below(page, one.lines[0], base))
+        yield row.facts, row.measurement(_CLIENT, one.lines[0])
+
+
+def _all_quoted(source: Source, page: Page, base: Facts, least: float) -> list[Experiment]:
+    below = ((fence, _below(page, fence.line, base)) for fence in page.fences)
+    return [one for fence, facts in below for one in _quoted(source, fence, facts, least)]
+
+
+def _quoted(source: Source, fence: Fence, base: Facts, least: float) -> Iterable[Experiment]:
     """Output of other benchmarks in a fenced block (serving tables are read with the page's text)."""
     if "Serving Benchmark Result" in fence.text or fence.info.lower().split(" ")[0] in _PROGRAMS:
         return
     page = experiment(base, [])
-    for one in read_quoted(source, fence.text, fence.line + 1):
+    for one in read_quoted(source, fence.text, fence.line + 1, least):
         known = one.hardware.gpu is not None
         told = one.model.name is not None
         yield replace(

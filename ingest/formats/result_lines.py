@@ -19,6 +19,7 @@ from ingest.bench.sniffing import below_pages, needing
 from ingest.bench.units import Units
 from ingest.formats import Format, Unreadable
 from ingest.formats.bench_csv import RESULT_PREFIXES
+from ingest.pyrepr import parse_mapping
 from ingest.sources import Source
 from kb.model import Experiment, GpuTrace, LineCount, Reading, Telemetry
 
@@ -115,6 +116,21 @@ def _load(text: str) -> dict[str, Any]:
     return told if any((place(key) or ("", ""))[1] in _LOADS for key in told) else {}
 
 
+_FEWEST = 3  # measures: an object with fewer is of something else
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    """The figures of an object printed at the end of a line: ``metrics: {'p50Latency': 1200.1, …}``."""
+    start = text.find("{")
+    if start < 0 or not text.rstrip().endswith("}") or text[start + 1 : start + 2] not in ("'", '"'):
+        return {}
+    found = {
+        key: one for key, one in parse_mapping(text[start:]).items() if isinstance(one, int | float | str)
+    }
+    told = sum(understand(key) is not None and not isinstance(one, str) for key, one in found.items())
+    return found if told >= _FEWEST and _has_result(found) else {}
+
+
 def _has_result(record: Mapping[str, Any]) -> bool:
     told = [understand(label) for label in record]
     return any(one and one.name.startswith(RESULT_PREFIXES) for one in told)
@@ -161,7 +177,10 @@ def _sniff(source: Source) -> float:
         return 0.96 if clear else 0.5  # a server's last lines may be quoted among them
     if re.search(r"(?i)accuracy", source.head) and sum(bool(_score(line)) for line in lines) >= 1 > logged:
         return 0.4
-    if logged <= sum(len(one.lines) for one in stanzas.stanzas(enumerate(lines, 1))) > 0:
+    if (
+        any(map(_mapping, lines))
+        or logged <= sum(len(one.lines) for one in stanzas.stanzas(enumerate(lines, 1))) > 0
+    ):
         return 0.44
     loose = sum(_loose_record(line) is not None for line in lines)
     return 0.42 if loose >= 2 and logged <= loose and loose * 12 >= written else 0.0
@@ -179,7 +198,12 @@ def _read(source: Source) -> Reading:
             records += [(number, _run(runs[number]))] if number in runs else []
             continue
         record = (
-            _record(text) or _loose_record(text) or _score(text) or (load and stanzas.of_each(text)) or None
+            _mapping(text)
+            or _record(text)
+            or _loose_record(text)
+            or _score(text)
+            or (load and stanzas.of_each(text))
+            or None
         )
         if record is not None:
             _take(records, number, record, load)

@@ -1,0 +1,124 @@
+"""What stands around a table says of it: the measure that a heading or a caption names, lengths, loads.
+
+Owns reading headings and captions. Must not read the cells of a table for what they measure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ingest.bench import cells, loads
+from ingest.bench.quantities import Quantity, understand
+from ingest.bench.spread_tables import is_derived
+from ingest.bench.tables import Table
+
+_HEADING_LOADS = re.compile(
+    r"(?P<key>ISL|OSL|input|output|concurrency(?: level)?|conc|batch(?: size)?|bs|C|TP|context|users)"
+    r"(?:\s*[=:]\s*|(?<=SL)\s+)"
+    r"(?P<value>\d+(?:,\d{3})*k?)",
+    re.IGNORECASE,
+)
+_UNIT_IN_BRACKETS = re.compile(r"[^.()]{1,60}\([^()]{1,20}\)")
+_WIDE = str.maketrans("（）：，", "():,")
+_RATE_SAID = re.compile(
+    r"(?i)\b(?:(?:output|total|input|decode|prefill|generat\w+) )?tok(?:en)?s?(?:/s(?:ec)?| per second)\b"
+)
+_LONGEST_CAPTION = 140
+SETUP_LOAD = re.compile(
+    r"(\d+)[- ]?(?:users?\b|concurren(?:cy|t)\b|clients?\b|streams?\b|并发)"
+    r"|\bc(?:onc(?:urrency)?)?[ =:]*(\d+)\b",
+    re.IGNORECASE,
+)
+FIGURES = (
+    "ttft",
+    "tpot",
+    "itl",
+    "e2e",
+    "output_tok_s",
+    "input_tok_s",
+    "total_tok_s",
+    "tok_s",
+    "request_s",
+    "accuracy",
+)
+
+
+def heading_load(heading: str) -> dict[str, str]:
+    """The load that the innermost heading names, or one above that is nothing but a load."""
+    parts = heading.split(" / ")
+    lengths = {key.replace("_", " "): str(one) for key, one in loads.lengths_in(parts[-1]).items()}
+    alone = (found for part in reversed(parts) if (found := SETUP_LOAD.fullmatch(part.strip())))
+    told = next(({"concurrency": found[1] or found[2]} for found in alone), {})
+    return (
+        lengths
+        | told
+        | {found["key"].lower(): found["value"] for found in _HEADING_LOADS.finditer(parts[-1])}
+    )
+
+
+def caption_load(caption: str) -> dict[str, str]:
+    """The load that a short caption names."""
+    lengths = {key.replace("_", " "): str(one) for key, one in loads.lengths_in(caption).items()}
+    return lengths | {found["key"].lower(): found["value"] for found in _HEADING_LOADS.finditer(caption)}
+
+
+def short_caption(table: Table) -> str:
+    """The line before a table where it is no prose: "**NAME on H100, batch=32:**"; else empty."""
+    caption = cells.plain(table.caption).strip()
+    whole = table.caption.startswith("**") and table.caption.rstrip().endswith("**")
+    return (
+        caption.rstrip(": ") if len(caption) < _LONGEST_CAPTION and (whole or caption.endswith(":")) else ""
+    )
+
+
+def headed(heading: str) -> Quantity | None:
+    """The metric of the innermost heading that names one with its unit."""
+    for part in reversed(heading.split(" / ")):
+        found = understand(part) if re.search(r"\(|/s\b|\bms\b|tps", part) else None
+        if found and found.name.startswith(FIGURES) and found.unit_stated:
+            return found
+    return None
+
+
+def captioned(caption: str) -> Quantity | None:
+    """The metric that a caption states with its unit in brackets, such as "Average speed (tokens/s) of …"."""
+    caption = caption.translate(_WIDE).strip()
+    found = _UNIT_IN_BRACKETS.match(caption) or _UNIT_IN_BRACKETS.match(caption.rsplit("。", 1)[-1].strip())
+    told = headed(found[0]) if found else None
+    made = re.search(r"(?i)\b(?:generat|decod|output)", caption)
+    read = re.search(r"(?i)\b(?:prompt|prefill|input)", caption)
+    if told is None or told.name != "tok_s" or bool(made) == bool(read):
+        return told
+    return replace(told, name="output_tok_s" if made else "input_tok_s")
+
+
+def stated(table: Table) -> Quantity | None:
+    """The rate that the line before a table of bare figures states, which is no sentence of its own."""
+    caption = cells.plain(table.caption).strip()
+    told = {found[0] for found in _RATE_SAID.finditer(caption)}
+    if len(told) != 1 or len(caption) > _LONGEST_CAPTION or caption.endswith(".") or not holds_figures(table):
+        return None
+    named = any(understand(cells.plain(label)) or re.search(r"\(", label) for label in table.header)
+    return None if named else understand(told.pop())
+
+
+def holds_figures(table: Table) -> bool:
+    """Whether all cells but the first ones, and those that compare, are figures without a unit."""
+    kept = [at for at, label in enumerate(table.header) if at and not is_derived(label)]
+    inner = [row[at] for _, row in table.rows for at in kept if len(row) > at]
+    return bool(inner) and all(one is not None and not one.rest for one in map(cells.read_cell, inner))
+
+
+def label_of(quantity: Quantity) -> str:
+    """A label that means the quantity, in its own unit."""
+    if "_ms_" in quantity.name:
+        base, _, stat = quantity.name.partition("_ms_")
+        return f"{stat} {base} ms"
+    return {
+        "tok_s": "tok/s",
+        "output_tok_s": "output tok/s",
+        "input_tok_s": "input tok/s",
+        "total_tok_s": "total tok/s",
+        "request_s": "req/s",
+    }.get(quantity.name, quantity.name)
