@@ -14,8 +14,8 @@ from ingest.bench.spread_tables import is_derived
 from ingest.bench.tables import Table
 
 _HEADING_LOADS = re.compile(
-    r"(?P<key>ISL|OSL|input|output|concurrency(?: level)?|conc|batch(?: size)?|bs|C|TP|context|users)"
-    r"(?:\s*[=:]\s*|(?<=SL)\s+)"
+    r"(?P<key>ISL|OSL|input|output|concurrency(?: level)?|conc|batch(?:[ _]size)?|bs|C|TP|context|users)"
+    r"(?:\s*[=:]\s*|(?<=SL)\s+|(?<=[_ ]size)\s+|(?<=concurrency)\s+)"
     r"(?P<value>\d+(?:,\d{3})*k?)",
     re.IGNORECASE,
 )

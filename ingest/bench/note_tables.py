@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Any
 
-from ingest.bench import cell_units, cells, corners, layers, loads, names, serving, variants
+from ingest.bench import cell_units, cells, corners, layers, loads, names, paired, serving, variants
 from ingest.bench.around import (
     FIGURES,
     SETUP_LOAD,
@@ -55,6 +55,10 @@ _RESULTS = (
 )
 _OTHER_RATE = re.compile(r"\b(?:agg|aggregate|decode|prefill)\b")  # beside setups: another measure
 _FORESEEN = re.compile(r"(?i)\b(?:expected (?:\w+ )?results?|projected|hypothetical|theoretical|predicted)\b")
+_UNMEASURED = re.compile(
+    r"(?i)\b(?:performance expectations?|estimated (?:\w+ )?(?:performance|results|throughput|speeds?)"
+    r"|(?:training|fine-?tuning) (?:throughput|speed|performance))\b"
+)
 _AIMS = re.compile(  # lists that ask for figures, or repeat those of other places
     r"(?i)\b(?:targets?|goals?|slos?|slas?|requirements?|thresholds?|baselines?|budgets?|summary|findings)\b"
 )
@@ -65,9 +69,16 @@ _FIELD_WORDS = frozenset(labels("corners")["field"])
 
 def points(table: Table, base: Facts, client: str) -> list[Pair]:
     """The points of a table, or none when it holds no results."""
-    if not table.rows or len(table.header) < 2 or _FORESEEN.search(table.heading.rsplit(" / ", 1)[-1]):
+    inner = table.heading.rsplit(" / ", 1)[-1]
+    if (
+        not table.rows
+        or len(table.header) < 2
+        or _FORESEEN.search(inner)
+        or _UNMEASURED.search(table.heading)
+    ):
         return []
     named = words_of(table.header[0]) in METRIC_WORDS
+    table = paired.split(table)
     table = cell_units.with_units_down(table) if named else cell_units.with_units(table)
     if not serves_tokens(map(cells.plain, [*table.header, *(row[0] for _, row in table.rows if row)])):
         return []

@@ -17,6 +17,10 @@ from kb.model import Measurement
 _TEXTUAL = {"dataset", "test", "model", "gpu", "engine", "engine_version", "quantization", "driver", "cuda"}
 _RELEASE = re.compile(r"([A-Za-z][\w.-]{1,20}(?: LLM)?) v?(\d+\.\d+(?:\.\d+)?[\w.+-]{0,30})")
 DEVICES = ("cpu", "gpu", "cuda", "cuda:0", "rocm", "hip", "xpu", "mps", "auto")  # classes, not products
+_WIDE = ("concurrency", "batch_size")
+_COUNTED = re.compile(
+    r"(?:c|conc|bs|b|batch|x)[ =]?(\d{1,6})", re.IGNORECASE
+)  # "C4" in a column of that name
 _WIDTHS = ("tp", "pp", "ep", "dp")
 _BELONGS = {
     "engine": ("engine_version",),
@@ -68,6 +72,8 @@ def fits(key: str, raw: Any) -> bool:
         return key == "speculation"
     if key in _TEXTUAL or key in ("kv_dtype", "moe_backend", "attention_backend", "speculation", "dtype"):
         return isinstance(raw, str) or key in ("test", "engine_version", "driver", "cuda")
+    if key in _WIDE and _COUNTED.fullmatch(cells.plain(str(raw))):
+        return True
     if key == "input_output_len" and loads.lengths(str(raw)):
         return True
     return cells.number(raw) is not None or str(raw).strip().lower() in ("inf", "trace")
@@ -172,7 +178,8 @@ def _put_workload(row: Row, key: str, value: Any) -> None:
     elif key == "request_rate":
         row.workload.setdefault(key, rate(value))
     else:
-        row.workload.setdefault(key, cells.whole(value))
+        counted = _COUNTED.fullmatch(str(value)) if key in _WIDE else None
+        row.workload.setdefault(key, int(counted[1]) if counted else cells.whole(value))
 
 
 def rate(value: Any) -> float | int | str | None:

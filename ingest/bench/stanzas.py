@@ -17,11 +17,14 @@ from ingest.bench.spread_tables import is_statistic
 _VALUE = r"[~≈]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _LINE = re.compile(
     r"^[\s>*•+-]*[\"'`]?(?P<key>[A-Za-z][^:=\"'|]{0,60}?)[\"'`]?(?:\*\*)?\s*[:=]\s*(?:\*\*)?\s*"
-    rf"(?P<value>{_VALUE})(?P<unit>\s*(?:%|[A-Za-zµ][\w/µ]{{0,12}}(?:\(s\))?(?:\s?(?:/|per)\s?[a-z]+)?))?"
+    rf"(?P<value>\d+/\d+|{_VALUE})(?P<unit>\s*(?:%|[A-Za-zµ][\w/µ]{{0,12}}(?:\(s\))?(?:\s?(?:/|per)\s?[a-z]+)?))?"
     r"(?:\s*\([^()]{1,60}\))?\s*[,;]?\s*$"
 )
 _STATISTICS = re.compile(
     rf"(?P<key>[A-Za-z][\w%]{{0,9}})\s*[=:]\s*(?P<value>{_VALUE})\s*(?P<unit>ms|s|us|%)?(?=[\s,;)]|$)"
+)
+_PREFIX = re.compile(  # of a logger
+    r"^\[?\d{4}-\d\d-\d\d[T ][\d:.,]+Z?\]?(?: - [\w.]+)*\s+-?\s*(?:INFO|DEBUG|WARNING)\s*-?\s*(?:[\w.]+:\s)?"
 )
 _TITLE = re.compile(r"^[\s=#*_>+-]*(?P<title>[A-Za-z\[][^|]{1,90}?)[\s=#*_:-]*$")
 _MARKED = re.compile(r"^\s*(?:={2,}|#{1,4} |-{3,}|\*{2,})")
@@ -63,6 +66,7 @@ def stanzas(lines: Iterable[tuple[int, str]]) -> Iterator[Stanza]:
 
 def _told(text: str, section: str) -> dict[str, str]:
     """What a line tells under labels with their units, where their meaning is known."""
+    text = _PREFIX.sub("", text[: _LONGEST + 1])
     if len(text) > _LONGEST or ("=" not in text and ":" not in text):
         return {}
     found = _LINE.match(text)

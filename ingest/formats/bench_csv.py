@@ -26,6 +26,7 @@ from ingest.bench.places import place
 from ingest.bench.placing import Row
 from ingest.bench.quantities import serves_tokens, understand
 from ingest.bench.rows import read_row
+from ingest.bench.sniffing import is_page
 from ingest.bench.units import Units
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
@@ -53,7 +54,7 @@ def results_in(header: Iterable[str]) -> int:
 
 
 def _sniff(source: Source) -> float:
-    head = remarks.without(source.head).lstrip("\n")
+    head = "" if is_page(source) else remarks.without(source.head).lstrip("\n")
     first = head.split("\n", 1)[0]
     if not first or first[0] in "{[#|=" or len(first) > 4000 or not any(mark in first for mark in ",;\t"):
         return 0.0

@@ -162,7 +162,7 @@ def _label(pair: re.Match[str]) -> str:
 
 
 @below_pages
-@needing("ttft", "TTFT", "tok", "tps", "atency", "hroughput", "itl", "tpot", "ccuracy")
+@needing("ttft", "TTFT", "tok", "Tok", "tps", "atency", "hroughput", "itl", "tpot", "ccuracy")
 def _sniff(source: Source) -> float:
     lines = source.head.split("\n")[:300]
     if jsontext.looks_like_json(source.head):

@@ -1,0 +1,49 @@
+"""Columns that hold several statistics in a cell: "TTFT p50/p95 (ms)" over "60 / 190".
+
+Owns splitting such a column into one for each statistic. Must not read cells.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ingest.bench import cells
+from ingest.bench.quantities import understand
+from ingest.bench.tables import Table
+
+_STAT = r"(?:p\d{1,2}(?:\.\d)?|mean|avg|average|median|min|max)"
+_LISTED = re.compile(rf"\b{_STAT}(?:\s*/\s*{_STAT})+\b", re.IGNORECASE)
+_PARTING = re.compile(r"\s*/\s*")
+_UNIT = re.compile(r"(?i)\bin (milliseconds|seconds|ms|s)\b")
+
+
+def split(table: Table) -> Table:
+    """The table with a column for each statistic, where labels or the line before it list them."""
+    said = _LISTED.search(cells.plain(table.caption)) if len(table.caption) < 300 else None
+    unit = _UNIT.search(table.caption)
+    columns: list[tuple[int, int | None, str]] = []  # (column, part, label)
+    for at, label in enumerate(table.header):
+        listed = _LISTED.search(label) or (said if understand(cells.plain(label)) else None)
+        stats = _PARTING.split(listed[0]) if listed else []
+        if stats and _holds(table, at, len(stats)):
+            rest = label.replace(listed[0], "") if listed and listed[0] in label else label
+            spoken = f"{rest.strip()} ({unit[1]})" if unit and listed is said else rest.strip()
+            columns += [(at, part, f"{stat} {spoken}") for part, stat in enumerate(stats)]
+        else:
+            columns.append((at, None, label))
+    if all(part is None for _, part, _ in columns):
+        return table
+    rows = [(line, [_part(row, at, part) for at, part, _ in columns]) for line, row in table.rows]
+    return replace(table, header=[label for *_, label in columns], rows=rows)
+
+
+def _holds(table: Table, at: int, count: int) -> bool:
+    filled = [row[at] for _, row in table.rows if len(row) > at and not cells.is_nothing(row[at])]
+    return bool(filled) and all(len(_PARTING.split(cells.plain(one))) == count for one in filled)
+
+
+def _part(row: list[str], at: int, part: int | None) -> str:
+    cell = row[at] if len(row) > at else ""
+    parts = _PARTING.split(cells.plain(cell)) if part is not None else [cell]
+    return parts[part or 0] if len(parts) > (part or 0) else ""
