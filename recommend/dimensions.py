@@ -110,8 +110,10 @@ def _quantization(query: Query, _: str | None, condition: Condition) -> Answer:
     asked = query.quantization
     if asked is None:
         return Answer(None, "the weight quantization")
-    if asked == "fp8" and query.entry and query.entry.fp8_layout:
-        asked = query.entry.fp8_layout  # the only kind that its makers publish
+    if asked == "fp8":
+        asked = (
+            models.fp8_layout_of(query.model.name, query.entry) or asked
+        )  # the kind that its makers publish
     truth = holds(condition, models.quantization_groups(asked))
     if truth is False and any(
         asked in models.quantization_groups(plain(one))[1:] for one in condition.get("any") or ()

@@ -422,7 +422,14 @@ def test_a_range_that_cannot_be_read_is_unknown_not_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "expected"), [("MiniMax-M2.5", "known-bad"), ("GLM-4.7", "no-known-problem")]
+    ("model", "expected"),
+    [
+        ("MiniMax-M2.5", "known-bad"),
+        ("GLM-4.7", "no-known-problem"),
+        ("Qwen/Qwen3-8B-FP8", "known-bad"),
+        ("nvidia/Qwen3-8B-FP8", "no-known-problem"),
+        ("RedHatAI/Qwen3-8B-FP8-dynamic", "no-known-problem"),
+    ],
 )
 def test_plain_fp8_is_the_kind_that_the_makers_publish(model: str, expected: str) -> None:
     one = record('[[match]]\narch = ["sm90"]\nweight_quantization = ["fp8-block"]\n', evidence=MAINTAINER)

@@ -97,6 +97,17 @@ def find_model(text: str) -> ModelEntry | None:
     return None
 
 
+def fp8_layout_of(name: str | None, entry: ModelEntry | None) -> str | None:
+    """The kind of fp8 meant: where a model is published in one alone, or by the hub id of its makers."""
+    if entry and entry.fp8_layout:
+        return entry.fp8_layout
+    word = (name or "")[:LONGEST_NAME].strip().lower()
+    for row in _catalog()["fp8_hub_ids"]:
+        if re.fullmatch(row["match"], word):
+            return str(row["layout"])
+    return None
+
+
 def family_of(text: str) -> str | None:
     """The family a name belongs to, also where only that is known (``DeepSeek-V4`` → deepseek-v4)."""
     model = find_model(text)
