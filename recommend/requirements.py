@@ -157,13 +157,14 @@ def _built_for(query: Query) -> bool:
 def _finding(gap: Gap, query: Query, role: str | None = None) -> Finding:
     row = gap.row
     subject = row.get("kernel") or gap.component or row.get("component") or "?"
+    what = row.get("what", "code") + ("" if "where" in row else f" for {query.arch}")
     where = "" if subject == gap.component else _in(gap)
     name = f"{subject} {_said(gap.version)}".strip() if subject == gap.component else subject
     resolution = query.resolved.get(role) if role else None
     return Finding(
         record=f"requirement:{subject}",
         kind="requirement",
-        title=f"{name} has no {row.get('what', 'code')} for {query.arch}{where}",
+        title=f"{name} has no {what}{where}",
         verdict="suspect",
         effect=row.get("effect", "refused"),
         stage=row.get("stage", "init"),
@@ -196,6 +197,8 @@ def _said(version: Version | None) -> str:
 
 def _bounds(gap: Gap, query: Query) -> str:
     if gap.component is None:
+        return ""
+    if gap.dates.dropped and "where" in gap.row:
         return ""
     if gap.dates.dropped:
         return f"{gap.component} dropped {query.arch} in {gap.dates.dropped}."
@@ -235,7 +238,9 @@ def _evidence(row: Json) -> dict[str, str | None]:
 
 
 def source_url(ref: str) -> str | None:
-    """Where a reference (``owner/name:path`` or ``owner/name#number``) can be read."""
+    """Where a reference (``owner/name:path``, ``owner/name#number`` or an address) can be read."""
+    if ref.startswith("https://"):
+        return ref
     repository, colon, path = ref.partition(":")
     if colon:
         return f"https://github.com/{repository}/blob/HEAD/{path}"

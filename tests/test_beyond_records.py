@@ -119,6 +119,8 @@ def test_the_first_release_with_code_is_left_alone(check: str, subject: str, sin
         "--gpu sm121 --with triton=3.5.0 --env TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",
         "--gpu sm89 --with flash-attn-4=c75d019 --role attention=fa4",  # a commit that nobody can date
         "--gpu sm120 --engine vllm==0.6.0 --with build=source --env TORCH_CUDA_ARCH_LIST=12.0",
+        "--gpu sm90 --engine vllm==0.19.0 --with driver=550.54",
+        "--gpu sm90 --engine vllm==0.20.0 --with driver=580.65",
     ],
 )
 def test_code_that_runs_here_or_may_is_left_alone(check: str) -> None:
@@ -137,10 +139,17 @@ def test_a_branch_or_an_own_build_is_suspect_with_what_is_missing(check: str, mi
     assert (found.verdict, found.missing) == ("suspect", (missing,))
 
 
-def test_dropped_code_is_said_with_the_release_that_dropped_it() -> None:
-    (found,) = findings("--gpu sm70 --with cuda=13.0")
-    assert "dropped sm70 in 13.0" in found.cause
-    assert found.instead["text"] == "stay below cuda 13.0"
+@pytest.mark.parametrize(
+    ("check", "cause", "remedy"),
+    [
+        ("--gpu sm70 --with cuda=13.0", "dropped sm70 in 13.0", "stay below cuda 13.0"),
+        ("--gpu sm90 --engine vllm==0.20.0 --with driver=550.54", "driver of 580", "stay below vllm 0.20.0"),
+    ],
+)
+def test_dropped_code_is_said_with_the_release_that_dropped_it(check: str, cause: str, remedy: str) -> None:
+    (found,) = findings(check)
+    assert cause in found.cause
+    assert found.instead["text"] == remedy
 
 
 def test_a_flag_of_another_release_is_refused_where_the_release_is_named() -> None:
