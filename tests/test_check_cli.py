@@ -74,7 +74,8 @@ def test_other_spellings_of_the_same_kernel_get_the_same_record(
 
 
 def test_the_same_command_elsewhere_exits_0(capsys: pytest.CaptureFixture[str]) -> None:
-    code, told = answer(capsys, f"{BAD.replace('sm120', 'sm100')} --model glm5-nvfp4")
+    elsewhere = BAD.replace("sm120", "sm100").replace("0.5.14", "0.5.23")
+    code, told = answer(capsys, f"{elsewhere} --model glm5-nvfp4")
     assert code == 0
     assert told["verdict"] not in ("known-bad", "suspect")
 

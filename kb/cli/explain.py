@@ -192,7 +192,7 @@ def _nothing(name: str, records: Sequence[Path]) -> Told:
     from kb.errors import KbctlError
     from kb.knowledge import ids
 
-    near = difflib.get_close_matches(name.lower(), ids(records), n=3, cutoff=0.4)
+    near = difflib.get_close_matches(name.lower(), ids(records), n=3, cutoff=0.6)
     tip = (
         f"did you mean {', '.join(near)}?" if near else "kbctl records list and kbctl runs show what there is"
     )
