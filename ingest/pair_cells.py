@@ -1,6 +1,7 @@
-"""Cells that hold two figures, ``10240 / 81559 MiB``, as two columns: use and whole, draw and limit.
+"""Columns that their cells show to be other than the header says: pairs of figures, a load named ``GPU``.
 
-Owns taking such cells apart before a trace is counted. Must not decide what other columns mean.
+Owns looking at them before a trace is counted: ``10240 / 81559 MiB`` becomes two columns, use and whole (draw
+and limit likewise). Must not decide what other columns mean.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ _PAIR = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*/\s*(\d+(?:\.\d+)?)\s*([
 _MEMORY = re.compile(r"(?i)(?:^|[^a-z])(?:gpu)?(?:mem|memory|vram|fb)(?:[^a-z]|$|usage|use)")
 _WHOLE = {"memory_used_mib": "memory_total_mib", "power_w": "power_limit_w"}
 _LOOKED_AT = 20
+_MOST_CARDS = 32
 
 
 def apart(found: TraceLayout, lines: Iterator[str], head: str) -> tuple[TraceLayout, Iterator[str]]:
     """A layout and its blocks of lines, with every column of pairs as two where no other tells the second."""
+    if not found.delimiter:
+        return found, lines
     rows = [split_cells(line, found.delimiter) for line in head.split("\n")[found.skip :][:_LOOKED_AT]]
-    rows = [row for row in rows if len(row) == len(found.columns)] if found.delimiter else []
+    rows = [row for row in rows if len(row) == len(found.columns)]
     told = ((at, _role_of_pairs(one, at, rows)) for at, one in enumerate(found.columns))
     pairs = {at: role for at, role in told if role and found.position(_WHOLE[role]) is None}
     if not pairs:
@@ -31,6 +35,21 @@ def apart(found: TraceLayout, lines: Iterator[str], head: str) -> tuple[TraceLay
         columns += _two(one, pairs[at], rows[0][at]) if at in pairs else [one]
     header = _split(found.header, found, pairs)
     return replace(found, columns=tuple(columns), header=header), _lines(lines, found, pairs)
+
+
+def as_meant(found: TraceLayout, head: str) -> TraceLayout:
+    """A layout whose column ``GPU`` is its load where its figures can be no numbers of cards."""
+    at = found.position("index")
+    if at is None or found.columns[at].name.strip(' "#').lower() != "gpu" or not found.delimiter:
+        return found
+    rows = (split_cells(line, found.delimiter) for line in head.split("\n")[found.skip :])
+    told = [row[at].strip(' "') for row in rows if len(row) == len(found.columns)]
+    figures = [float(cell) for cell in told if re.fullmatch(r"\d+(?:\.\d+)?", cell)]
+    if not figures or (max(figures) < _MOST_CARDS and all(one.is_integer() for one in figures)):
+        return found
+    role = "other" if found.position("utilization_pct") is not None else "utilization_pct"
+    meant = replace(found.columns[at], role=role, exact=False)
+    return replace(found, columns=(*found.columns[:at], meant, *found.columns[at + 1 :]))
 
 
 def _role_of_pairs(column: Column, at: int, rows: Sequence[list[str]]) -> str | None:

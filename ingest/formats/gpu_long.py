@@ -5,7 +5,10 @@ Owns turning such rows into samples. What a field means is ingest.gpu_columns' a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ingest.formats import Format, Unreadable
@@ -14,7 +17,7 @@ from ingest.gpu_columns import recognise_column
 from ingest.gpu_csv import split_cells, to_number
 from ingest.sources import Source
 from ingest.tally import Cards
-from ingest.traces import hardware_of, line_count, telemetry_of, trace_reading
+from ingest.traces import hardware_of, line_count, seconds_of, telemetry_of, trace_reading
 from kb.model import Reading
 
 _FIELDS = frozenset(
@@ -26,6 +29,7 @@ _CARDS = ("index", "uuid", "bus")
 _DELIMITERS = (",", ";", "\t")
 _SEARCHED = 20
 _NEEDED = 2
+_FIELD_IN_HEAD = re.compile(r'"(?:key|metric|field|metric_name)"\s*:\s*"([^"\n]{1,120})"')
 _LARGEST = 64 << 20
 
 
@@ -59,67 +63,106 @@ def read(source: Source) -> Reading:
     found = _find(source.head)
     if found is None:
         raise Unreadable("no header with a field and a value was found")
-    samples: dict[tuple[str, str], dict[str, float]] = {}
-    names: dict[str, str] = {}
-    total, odd = 0, 0
+    told, total, odd = _Told(), 0, 0
     for number, line in source.lines():
         if number <= found.skip or not line.strip():
             continue
         total += 1
         row = [cell.strip() for cell in split_cells(line, found.delimiter)]
-        figure = _figure(row, found)
-        if figure is None:
+        if len(row) != found.width:
             odd += 1
             continue
-        samples.setdefault((_cell(row, found.time), _cell(row, found.card)), {}).update(figure)
-        if name := _cell(row, found.name):
-            names.setdefault(_cell(row, found.card), name)
-    if not any(samples.values()):
-        raise Unreadable("a header of fields and values, but no figure of a GPU")
-    return _reading(source, samples, names, (total + found.skip, odd))
+        place = _cell(row, found.time), _cell(row, found.card)
+        told.take(place, row[found.field], row[found.value], _cell(row, found.unit), _cell(row, found.name))
+    return told.reading(source, "gpu_long_csv", (total + found.skip, odd))
 
 
-def _reading(
-    source: Source,
-    samples: Mapping[tuple[str, str], Mapping[str, float]],
-    names: Mapping[str, str],
-    lines: tuple[int, int],
-) -> Reading:
-    cards = Cards(source.samples)
-    told = [key for key, sample in samples.items() if sample]
-    for time, card in told:
-        digits = card.lower().removeprefix("gpu").strip(" :_")
-        who: dict[str, Any] = {"index": int(digits) if digits.isdecimal() else None, "name": names.get(card)}
-        cards.add(
-            card, samples[time, card], at=time, **who, uuid=None if who["index"] is not None else card or None
+def sniff_json(source: Source) -> float:
+    """A list of objects with a field, a value and a time; fields that are a GPU's, at least two of them."""
+    if source.head.lstrip("\ufeff \t\r\n")[:1] not in ("{", "[") or source.size > _LARGEST:
+        return 0.0
+    fields = set(_FIELD_IN_HEAD.findall(source.head))
+    metrics = {metric for field in fields if (metric := _meaning(field, "")[0])}
+    return 0.86 if len(metrics) >= _NEEDED and 2 * len(metrics) >= len(fields) else 0.0
+
+
+def read_json(source: Source) -> Reading:
+    """A sample per card and time."""
+    told = _Told()
+    rows = list(_rows(source))
+    for row in rows:
+        words = {
+            str(key).lower(): str(value) for key, value in row.items() if isinstance(value, str | int | float)
+        }
+        field, value = (next((words[key] for key in keys if key in words), "") for keys in (_FIELDS, _VALUES))
+        roles = {recognise_column(key).role: word for key, word in reversed(list(words.items()))}
+        time, card = (next((roles[role] for role in some if role in roles), "") for some in (_TIMES, _CARDS))
+        told.take((time, card), field, value, words.get("unit", ""), "")
+    return told.reading(source, "gpu_long_json", (len(rows), 0))
+
+
+def _rows(source: Source) -> Iterator[Mapping[str, Any]]:
+    """The objects with a field and a value, wherever in a document or on which line they stand."""
+    try:
+        yield from _objects(json.loads(source.text))
+    except (ValueError, RecursionError):
+        for _, line in source.lines():
+            with suppress(ValueError, RecursionError):
+                yield from _objects(json.loads(line))
+
+
+def _objects(document: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(document, dict) and _VALUES & {str(key).lower() for key in document}:
+        yield document
+    elif isinstance(document, dict | list):
+        for value in document.values() if isinstance(document, dict) else document:
+            yield from _objects(value)
+
+
+class _Told:
+    """Figures by time and card."""
+
+    def __init__(self) -> None:
+        self.samples: dict[tuple[str, str], dict[str, float]] = {}
+        self.names: dict[str, str] = {}
+
+    def take(self, place: tuple[str, str], field: str, figure: str, unit: str, name: str) -> None:
+        """One figure of a card at a time; what is none of a GPU's is passed over."""
+        metric, factor, card = _meaning(field, unit)
+        value = to_number(figure, metric, factor) if metric else None
+        if value is None:
+            return
+        time, key = place[0], place[1] or card
+        self.samples.setdefault((time, key), {})[metric] = value
+        if name:
+            self.names.setdefault(key, name)
+
+    def reading(self, source: Source, form: str, lines: tuple[int, int]) -> Reading:
+        """What they tell. Raises Unreadable where there are none."""
+        if not self.samples:
+            raise Unreadable("fields and values, but no figure of a GPU")
+        cards = Cards(source.samples)
+        for (time, card), sample in self.samples.items():
+            digits = card.lower().removeprefix("gpu").strip(" :_")
+            index = int(digits) if digits.isdecimal() else None
+            uuid = None if index is not None else card or None
+            cards.add(card, sample, at=time, index=index, name=self.names.get(card), uuid=uuid)
+        times = sorted({time for time, _ in self.samples}, key=lambda one: seconds_of(one) or 0.0)
+        found = telemetry_of(cards.by_key.values(), first=times[0], last=times[-1])
+        status = "partial" if lines[1] else "parsed"
+        count, machine = line_count(*lines), hardware_of(found)
+        return trace_reading(
+            str(source.path), form, found, machine, tool="own loop", lines=count, status=status
         )
-    found = telemetry_of(cards.by_key.values(), first=told[0][0], last=told[-1][0])
-    return trace_reading(
-        str(source.path),
-        "gpu_long_csv",
-        found,
-        hardware_of(found),
-        tool="own loop",
-        lines=line_count(*lines),
-        status="partial" if lines[1] else "parsed",
-    )
 
 
-def _figure(row: Sequence[str], found: _Table) -> dict[str, float] | None:
-    """The figure of a row; an empty one for what is none of a GPU's, None for what is no row."""
-    if len(row) != found.width:
-        return None
-    metric, factor = _meaning(row[found.field], _cell(row, found.unit))
-    value = to_number(row[found.value], metric, factor) if metric else None
-    return {metric: value} if value is not None else {}
-
-
-def _meaning(field: str, unit: str) -> tuple[str, float]:
-    """(metric, factor) of a field's name; ("", 1.0) for what is no state of a GPU."""
+def _meaning(field: str, unit: str) -> tuple[str, float, str]:
+    """(metric, factor, card) of a field's name; ("", 1.0, "") for what is no state of a GPU."""
     if told := meaning(field):
-        return told
+        return (*told, "")
     column = recognise_column(f"{field} [{unit}]" if unit else field)
-    return (column.role, column.factor) if column.is_metric else ("", 1.0)
+    card = "" if column.gpu is None else str(column.gpu)
+    return (column.role, column.factor, card) if column.is_metric else ("", 1.0, "")
 
 
 def _find(head: str) -> _Table | None:
@@ -150,11 +193,20 @@ def _cell(row: Sequence[str], at: int | None) -> str:
     return row[at] if at is not None else ""
 
 
-FORMAT = Format(
-    name="gpu_long_csv",
-    kind="trace",
-    sniff=sniff,
-    read=read,
-    docs="CSV with a row per figure (`gpu,time,field,value`, with or without a unit): fields by the names "
-    "that tools, exporters and people's loops give them.",
-)
+FORMATS = [
+    Format(
+        name="gpu_long_csv",
+        kind="trace",
+        sniff=sniff,
+        read=read,
+        docs="CSV with a row per figure (`gpu,time,field,value`, with or without a unit): fields by names "
+        "that tools, exporters and people's loops give them.",
+    ),
+    Format(
+        name="gpu_long_json",
+        kind="trace",
+        sniff=sniff_json,
+        read=read_json,
+        docs='The same in JSON (`{"key": …, "value": …, "timestamp": …}`), as MLflow gives a run\'s metrics.',
+    ),
+]

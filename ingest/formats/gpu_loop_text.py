@@ -39,7 +39,7 @@ _BY_UNIT = {
 _FEWEST_KEYS = 3
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _STAMP = re.compile(rf"\d{{4}}[-/]\d\d[-/]\d\d[ T]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?|(?<![\d:]){_CLOCK}")
-_CARD = re.compile(r"\bGPU(?:\s*[#\[]?\s*|=)(\d{1,2})\b(?!\s*%)", re.IGNORECASE)
+_CARD = re.compile(r"\b(?:GPU(?:\s*[#\[]?\s*|=)|cuda:)(\d{1,2})\b(?!\s*%)", re.IGNORECASE)
 _RESULT = re.compile(r"(?i)throughput|ttft|tpot|latency|tok(?:en)?s?\s?/|loss|accuracy|request")
 _NEEDED = {"utilization_pct", "power_w"}
 _WHOLE = {"memory_used_mib": "memory_total_mib", "power_w": "power_limit_w"}

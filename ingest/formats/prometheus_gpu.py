@@ -102,12 +102,30 @@ _TRITON: Mapping[str, tuple[str, float]] = {
     "nv_gpu_memory_used_bytes": ("memory_used_mib", 2.0**-20),
     "nv_gpu_memory_total_bytes": ("memory_total_mib", 2.0**-20),
 }
-_METRICS = {**_DCGM, **_EXPORTER, **_AMD, **_AMD_OLD, **_OMNISTAT, **_NVML, **_TRITON}
-_PREFIXES = ("DCGM_", "nvidia_smi_", "nvidia_gpu_", "gpu_", "rocm_", "nv_gpu_", "nv_energy_")
+_ALL_SMI: Mapping[str, tuple[str, float]] = {
+    "all_smi_gpu_utilization": ("utilization_pct", 1.0),
+    "all_smi_gpu_memory_used_bytes": ("memory_used_mib", 2.0**-20),
+    "all_smi_gpu_memory_total_bytes": ("memory_total_mib", 2.0**-20),
+    "all_smi_gpu_temperature_celsius": ("temperature_c", 1.0),
+    "all_smi_gpu_power_consumption_watts": ("power_w", 1.0),
+    "all_smi_gpu_frequency_mhz": ("sm_clock_mhz", 1.0),
+}
+_METRICS = {**_ALL_SMI, **_DCGM, **_EXPORTER, **_AMD, **_AMD_OLD, **_OMNISTAT, **_NVML, **_TRITON}
+_PREFIXES = ("DCGM_", "all_smi_gpu_", "nvidia_smi_", "nvidia_gpu_", "gpu_", "rocm_", "nv_gpu_", "nv_energy_")
 # What no other page of metrics has: a name's beginning in each exporter.
-_MARKS = ("nvidia_smi_", "nvidia_gpu_", "nv_gpu_", *_AMD, *_OMNISTAT, "gpu_power_usage{", "gpu_total_memory{")
+_MARKS = (
+    "nvidia_smi_",
+    "all_smi_gpu_",
+    "nvidia_gpu_",
+    "nv_gpu_",
+    *_AMD,
+    *_OMNISTAT,
+    "gpu_power_usage{",
+    "gpu_total_memory{",
+)
 _TOOLS = {
     "DCGM_": "dcgm-exporter",
+    "all_smi_": "all-smi",
     "nv_": "triton",
     "nvidia_smi_": "nvidia_gpu_exporter",
     "nvidia_gpu_": "nvidia_gpu_prometheus_exporter",
@@ -165,8 +183,13 @@ def meaning(name: str) -> tuple[str, float] | None:
 
 def facts_of(labels: Mapping[str, str]) -> dict[str, str]:
     """What labels tell of a card and its machine: index, uuid, name, driver, cuda, compute_cap, Hostname …"""
-    told = ((key, (labels.get(name) for name in names)) for key, names in _FACTS.items())
-    return {key: word for key, words in told if (word := next((one for one in words if known(one)), None))}
+    told = {
+        key: [word for name in names if (word := known(labels.get(name)))] for key, names in _FACTS.items()
+    }
+    numbers = [word for word in told["index"] if word.isdecimal()]
+    if numbers and told["index"][0] != numbers[0]:  # its first label says what the card is, not which
+        told["name"], told["index"] = told["name"] or told["index"], numbers
+    return {key: words[0] for key, words in told.items() if words}
 
 
 class _Scrapes:
