@@ -15,6 +15,7 @@ FAILED: Final = "failed"
 # Tuners write such numbers where a configuration did not run.
 SENTINEL = 1e18
 _NUMBER = re.compile(r"([-+]?(?:\d[\d,_]*)?\.?\d+(?:e[-+]?\d+)?)\s*([^\d\s].*)?", re.IGNORECASE)
+_PLAIN_COMMA = re.compile(r"[-+]?\d+(?:,\d+)?")
 _TIME_MS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "μs": 1e-3, "ms": 1.0, "s": 1e3, "sec": 1e3, "seconds": 1e3}
 _TIMES = {"k": 1e3, "m": 1e6, "g": 1e9}
 _BAD = re.compile(
@@ -70,6 +71,14 @@ def _plain(text: str) -> float | None:
         return float(f"{whole}.{rest}" if decimal else text.replace(",", "").replace("_", ""))
     except ValueError:
         return None
+
+
+def comma_is_decimal(texts: Iterable[str]) -> bool:
+    """Whether a column writes ``0,935`` for 0.935: numbers alone, of which some cannot be thousands."""
+    known = [one.strip() for one in texts if one.strip()]
+    divided = [one.lstrip("+-").partition(",") for one in known if "," in one]
+    plain = all(_PLAIN_COMMA.fullmatch(one) for one in known)
+    return plain and any(whole == "0" or len(whole) > 3 or len(rest) != 3 for whole, _, rest in divided)
 
 
 def _scale(unit: str) -> float | None:

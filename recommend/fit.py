@@ -34,6 +34,8 @@ Widths = dict[str, float]
 LEVEL = 0.9
 # Rows below which no tree is grown.
 FEW = 24
+# Rows, and cells of them, that trees are grown on at most.
+NAIVE_ROWS, MOST_CELLS, FEWEST_ROWS = 20_000, 2_000_000, 2_500
 # What ships, as ``benchmarks/choose_forms.py`` chose it; the mixture is kept to be held against it.
 MIX = {"linear": 1.0}
 EVEN_MIX = {"linear": 0.5, "trees": 0.5}
@@ -344,9 +346,22 @@ def naive_trees(known: Sequence[Context], asked: Sequence[Context]) -> dict[Key,
     rows = [trial for context in known for trial in context.trials if trial.log_value is not None]
     names = sorted({name for trial in rows for name in trial.features if not _is_physics(name)})
     model = ExtraTreesRegressor(100, random_state=0)
-    model.fit(_columns(rows, names), [trial.log_value for trial in rows])
+    learned = [rows[at] for at in drawn(len(rows), affordable(NAIVE_ROWS, len(names)))]
+    model.fit(_columns(learned, names), [trial.log_value for trial in learned])
     guesses = iter(model.predict(_columns([trial for one in asked for trial in one.trials], names)))
     return {one.key: [float(next(guesses)) for _ in one.trials] for one in asked}
+
+
+def affordable(rows: int, columns: int) -> int:
+    """Rows to grow trees on at most: fewer where each has many columns."""
+    return min(rows, max(MOST_CELLS // max(columns, 1), FEWEST_ROWS))
+
+
+def drawn(count: int, most: int) -> NDArray[np.int64]:
+    """Places of all rows, or of a seeded draw where there are too many."""
+    if count <= most:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).choice(count, most, replace=False))
 
 
 def _columns(trials: Sequence[Trial], names: Sequence[str]) -> Array:

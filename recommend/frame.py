@@ -107,23 +107,23 @@ class Wins:
     """How often each choice was best where it was on offer, own group left out; drawn to even odds."""
 
     def __init__(self, contexts: Sequence[Context], memory: Memory) -> None:
-        shape = (len(memory.place), len(memory.groups))
-        self.memory = memory
-        self.won, self.offered = np.zeros(shape), np.zeros(shape)
+        self.place = memory.place
+        self.won, self.offered = np.zeros(len(memory.place)), np.zeros(len(memory.place))
+        self.of_group: dict[tuple[int, Key], tuple[int, int]] = {}
         for context in contexts:
-            group = memory.groups[context.group]
             best = max((one.log_value for one in context.trials if one.log_value is not None), default=None)
             for trial in context.trials:
-                self.offered[memory.place[trial.key], group] += 1
-                self.won[memory.place[trial.key], group] += best is not None and trial.log_value == best
+                at, first = memory.place[trial.key], int(best is not None and trial.log_value == best)
+                self.won[at] += first
+                self.offered[at] += 1
+                won, offered = self.of_group.get((at, context.group), (0, 0))
+                self.of_group[at, context.group] = won + first, offered + 1
 
     def shares(self, context: Context) -> Array:
         """Per trial; a choice that was never on offer has not won."""
-        at = [self.memory.place.get(one.key, -1) for one in context.trials]
-        own = self.memory.groups.get(context.group)
-        won, offered = self.won[at].sum(axis=1), self.offered[at].sum(axis=1)
-        if own is not None:
-            won, offered = won - self.won[at, own], offered - self.offered[at, own]
+        at = [self.place.get(one.key, -1) for one in context.trials]
+        own = np.array([self.of_group.get((one, context.group), (0, 0)) for one in at])
+        won, offered = self.won[at] - own[:, 0], self.offered[at] - own[:, 1]
         known = np.array([place >= 0 for place in at])
         return np.asarray(np.where(known, won / (offered + 1.0), -0.1))
 

@@ -34,24 +34,23 @@ class Seen(NamedTuple):
 Alike = Callable[[int, int], float]
 
 
-def next_choice(
-    choices: Sequence[Choice], priors: Sequence[Prior], seen: Sequence[Seen], alike: Alike | None = None
-) -> int | None:
-    """The index of the choice most worth a try, or ``None`` when all were tried.
-
-    Before anything has worked: the highest value per cost. Afterwards: expected improvement per cost.
-    ``alike`` is ``similarity`` as a caller that asks again keeps it.
-    """
+def next_choice(choices: Sequence[Choice], priors: Sequence[Prior], seen: Sequence[Seen]) -> int | None:
+    """The index of the choice most worth a try, or ``None`` when all were tried."""
     tried = {one.at for one in seen}
     left = [index for index in range(len(choices)) if index not in tried]
-    if not left:
-        return None
-    updated = posterior(choices, priors, seen, left, alike)
+    return most_worth(posterior(choices, priors, seen, left), seen) if left else None
+
+
+def most_worth(updated: Mapping[int, Prior], seen: Sequence[Seen]) -> int:
+    """Of choices not yet tried, as they are thought of after what was seen: the index to try next.
+
+    Before anything has worked: the highest value per cost. Afterwards: expected improvement per cost.
+    """
     values = [one.log_value for one in seen if one.log_value is not None]
     if not values:
-        return max(left, key=lambda index: (worth(updated[index]), -index))
+        return max(updated, key=lambda index: (worth(updated[index]), -index))
     best = max(values)
-    return max(left, key=lambda index: (gain(updated[index], best), updated[index].mean, -index))
+    return max(updated, key=lambda index: (gain(updated[index], best), updated[index].mean, -index))
 
 
 # A failed try costs as much as so many that work: it takes as long, and says nothing of how fast anything is.
@@ -87,10 +86,12 @@ def posterior(
     priors: Sequence[Prior],
     seen: Sequence[Seen],
     wanted: Sequence[int],
-    alike: Alike | None = None,
 ) -> dict[int, Prior]:
     """The priors of the ``wanted`` indexes after what was seen, by a Gaussian process over their errors."""
-    alike = alike or (lambda one, other: similarity(choices[one], choices[other]))
+
+    def alike(one: int, other: int) -> float:
+        return similarity(choices[one], choices[other])
+
     worked = [one for one in seen if one.log_value is not None]
     failed = [one for one in seen if one.log_value is None]
     weights = _weights(alike, priors, worked)
@@ -108,6 +109,8 @@ def posterior(
 NOISE = 0.05
 # A context shares most of the prior's error (the whole level may be off); the rest follows similarity.
 SHARED = 0.5
+# Tries of one very choice that a prior chance to work counts for.
+STRENGTH = 2.0
 
 
 def _covariance(alike: Alike, priors: Sequence[Prior], one: int, other: int) -> float:
@@ -171,8 +174,7 @@ def _chance(alike: Alike, prior: float, index: int, worked: Sequence[Seen], fail
     """The prior chance, moved by what alike choices did: each counts as much as it is alike."""
     good = sum(alike(index, one.at) ** 2 for one in worked)
     bad = sum(alike(index, one.at) ** 2 for one in failed)
-    strength = 2.0
-    return (prior * strength + good) / (strength + good + bad)
+    return (prior * STRENGTH + good) / (STRENGTH + good + bad)
 
 
 def similarity(one: Choice, other: Choice) -> float:

@@ -116,7 +116,7 @@ class Ranker:
         self.slope, self.deviation, self.gamble = self._scale(mixed, good)
         self.surety = Surety(contexts, self.slope * mixed, good, self.deviation)
         self.absolute, self.half = _best_absolute(values, good)
-        final = _drawn(len(good.value), FINAL_ROWS)
+        final = fit.drawn(len(good.value), fit.affordable(FINAL_ROWS, good.full.shape[1]))
         wanted = {*self.blend, self.absolute}
         self.fitted = {
             name: make(good.where(final), weights[final])
@@ -164,7 +164,7 @@ class Ranker:
             guesses[name] = np.zeros(len(good.value))
         for test in folds(good.group):
             known = np.flatnonzero(~test)
-            known = known[_drawn(len(known), INNER_ROWS)]
+            known = known[fit.drawn(len(known), INNER_ROWS)]
             for name, make in learners.items():
                 guesses[name][test] = make(good.where(known), np.ones(len(known)))(good.where(test))
         return guesses, {name: guesses[name] for name in ("physics", "forest of values") if name in guesses}
@@ -361,10 +361,3 @@ def _best_absolute(values: Mapping[str, Array], rows: Rows) -> tuple[str, float]
     name = min(medians, key=lambda one: medians[one])
     groups = [np.asarray(errors[name][rows.group == label]) for label in np.unique(rows.group)]
     return name, fit.conformal(groups, LEVEL)
-
-
-def _drawn(count: int, most: int) -> NDArray[np.int64]:
-    """Places of all rows, or of a seeded draw where there are too many."""
-    if count <= most:
-        return np.arange(count)
-    return np.sort(np.random.default_rng(0).choice(count, most, replace=False))

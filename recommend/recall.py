@@ -22,6 +22,8 @@ UNKNOWN_CLOSENESS = 0.3
 # Log units by which two groups may differ before what one did says little about the other.
 SCALE = 0.5
 ROUNDS = 12
+# Memories to solve for at most where groups are all alike: each leaves its share of the groups out.
+MOST_MEMORIES = 64
 SHRINK = 0.5
 
 
@@ -50,8 +52,9 @@ class Memory:
         self.group = np.array([self.groups[context.group] for _, context, _ in rows])
         self.failed = np.array([trial.log_value is None for _, _, trial in rows])
         self.value = np.array([trial.log_value or 0.0 for _, _, trial in rows])
-        self.known: dict[Key, tuple[Array, Array, Array]] = {}
+        self.known: dict[Key | int, tuple[Array, Array, Array]] = {}
         self.close: dict[Key, Array] = {}
+        self.alike = not any(self.traits.values())
 
     def recall(self, key: Key, context: Context) -> Recalled:
         """What the other groups say of a choice in this context."""
@@ -62,15 +65,19 @@ class Memory:
         return Recalled(float(added[index]), float(weight[index]), float(failed[index]))
 
     def _for(self, context: Context) -> tuple[Array, Array, Array]:
-        if context.group not in self.known:
+        own = self.groups.get(context.group, -1)
+        # Where nothing tells groups apart, some of many share a memory that leaves all of them out.
+        share = own % MOST_MEMORIES if self.alike and own >= 0 else own
+        label = share if self.alike else context.group
+        if label not in self.known:
             close = self.closeness_of(context).copy()
-            if context.group in self.groups:
-                close[self.groups[context.group]] = 0.0
+            if own >= 0:
+                close[share :: MOST_MEMORIES if self.alike else len(close)] = 0.0
             # Many contexts of one group repeat each other: their number counts by its root.
             sizes = np.bincount(self.group, minlength=len(close)).astype(float)
             weights = (close / np.sqrt(np.maximum(sizes, 1.0)))[self.group]
-            self.known[context.group] = self._solved(weights)
-        return self.known[context.group]
+            self.known[label] = self._solved(weights)
+        return self.known[label]
 
     def closeness_of(self, context: Context) -> Array:
         """How alike each known group's GPU and model are to those of a context's group."""

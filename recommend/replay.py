@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 from recommend.policy import Seen, Value
@@ -31,7 +33,7 @@ class Trial:
     date: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Context:
     """What one user has and cannot choose, and all measured there; ``group`` is left out together."""
 
@@ -40,7 +42,7 @@ class Context:
     trials: tuple[Trial, ...]
     facts: Mapping[str, Value] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def best(self) -> float:
         """The best log value; there is always one."""
         return max(one.log_value for one in self.trials if one.log_value is not None)
@@ -164,13 +166,19 @@ def mean_by_group(values: Sequence[tuple[Key, float]], draws: int = 1000) -> Fig
         groups.setdefault(group, []).append(value)
     sums = [(sum(found), len(found)) for found in groups.values()]
     mean = sum(total for total, _ in sums) / sum(count for _, count in sums)
-    draw = random.Random(7)  # noqa: S311 - a reproducible draw
-    means = []
-    for _ in range(draws):
-        sample = [sums[draw.randrange(len(sums))] for _ in sums]
-        means.append(sum(total for total, _ in sample) / sum(count for _, count in sample))
+    means = [
+        sum(sums[at][0] for at in sample) / sum(sums[at][1] for at in sample)
+        for sample in _draws(len(sums), draws)
+    ]
     means.sort()
     return Figure(mean, means[int(0.025 * draws)], means[int(0.975 * draws) - 1])
+
+
+@lru_cache(maxsize=4)
+def _draws(groups: int, draws: int) -> list[array[int]]:
+    """Groups drawn again, so many times; each figure of a report asks for the same."""
+    draw = random.Random(7)  # noqa: S311 - a reproducible draw
+    return [array("L", (draw.randrange(groups) for _ in range(groups))) for _ in range(draws)]
 
 
 def regret_after(tries: int) -> Callable[[Played], float]:

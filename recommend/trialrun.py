@@ -13,13 +13,15 @@ from typing import Any
 from recommend.baselines import most_frequent_best, nearest_sibling
 from recommend.belief import Belief, Forecast, abstention, against, intervals, known_bad_share
 from recommend.fit import naive_trees
-from recommend.policy import Prior, Seen, next_choice, similarity, worth
+from recommend.policy import Prior, Seen, most_worth, worth
 from recommend.ranker import Ranker
 from recommend.replay import Chooser, Context, Key, Played, at_random, by_order, play, playable, summary
+from recommend.search import Space
 
 RANDOM_SEEDS = 5
-# Groups are left out one by one up to this number; more are left out several at a time.
-MOST_FOLDS = 20
+# Groups are left out one by one up to this number; more are left out several at a time, and in fewer turns
+# where all turns together would learn from too many rows.
+MOST_FOLDS, FEWEST_FOLDS, FOLD_ROWS = 20, 8, 400_000
 # Candidates that the search policy weighs at each step; the rest waits behind them in order of worth.
 MOST_WEIGHED = 200
 Known = Callable[[Context], bool]
@@ -41,16 +43,17 @@ class Advisor:
             one.key: self._belief(ranker, one, priors, forecasts) for one, priors, forecasts in believed
         }
         self.order = {key: _order(one.context, one.priors) for key, one in self.beliefs.items()}
-        self.alike: dict[Key, dict[tuple[int, int], float]] = {}
+        self.spaces: dict[Key, Space] = {}
 
     def __call__(self, context: Context, seen: Sequence[Seen]) -> int:
         """The next choice of an asked context."""
-        kept = self.alike.setdefault(context.key, {})
         priors, order = self.beliefs[context.key].priors, self.order[context.key]
         if seen and self.failing[context.key] is not None:
             priors = self._priors(context, priors, seen)
             order = _order(context, priors)
-        return _weighed(context, priors, order, seen, kept)
+        if context.key not in self.spaces:
+            self.spaces[context.key] = Space([one.parts for one in context.trials])
+        return _weighed(self.spaces[context.key], priors, order, seen)
 
     def _belief(
         self, ranker: Ranker, context: Context, learned: Sequence[Prior], forecasts: Sequence[Forecast]
@@ -80,37 +83,16 @@ def recommender(known: Sequence[Context], asked: Sequence[Context]) -> Chooser:
     return Advisor(Ranker(known, near=asked[0] if alone else None), asked)
 
 
-def _weighed(
-    context: Context,
-    priors: Sequence[Prior],
-    order: Sequence[int],
-    seen: Sequence[Seen],
-    kept: dict[tuple[int, int], float],
-) -> int:
-    """The next choice among the most promising ones; the rest follows in order of worth.
-
-    ``kept`` remembers between tries how alike two choices are.
-    """
+def _weighed(space: Space, priors: Sequence[Prior], order: Sequence[int], seen: Sequence[Seen]) -> int:
+    """The next choice among the most promising ones; the rest follows in order of worth."""
     tried = {one.at for one in seen}
-    short = [*tried, *(index for index in order[:MOST_WEIGHED] if index not in tried)]
-    place = {index: at for at, index in enumerate(short)}
+    short = [index for index in order[:MOST_WEIGHED] if index not in tried]
+    if not short:
+        return next(index for index in order if index not in tried)
     level = _level(priors, seen)
-    here = [
-        Seen(at=place[one.at], log_value=None if one.log_value is None else one.log_value - level)
-        for one in seen
-    ]
-    parts = [context.trials[index].parts for index in short]
-
-    def alike(one: int, other: int) -> float:
-        pair = short[one], short[other]
-        if pair not in kept:
-            kept[pair] = similarity(parts[one], parts[other])
-        return kept[pair]
-
-    found = next_choice(parts, [priors[index] for index in short], here, alike)
-    if found is not None:
-        return short[found]
-    return next(index for index in order if index not in tried)
+    here = [one._replace(log_value=None if one.log_value is None else one.log_value - level) for one in seen]
+    updated = space.posterior(priors, here, short)
+    return short[most_worth(dict(enumerate(updated)), here)]
 
 
 def _level(priors: Sequence[Prior], seen: Sequence[Seen]) -> float:
@@ -173,7 +155,9 @@ def replay(  # noqa: PLR0913 - what is hidden, who plays, what is told
 def left_out_together(asked: Sequence[Context]) -> list[set[Key]]:
     """Groups one by one; several at a time where there are more than ``MOST_FOLDS``, large ones apart."""
     sizes = Counter(one.group for one in asked)
-    folds: list[set[Key]] = [set() for _ in range(min(MOST_FOLDS, len(sizes)))]
+    rows = sum(len(one.trials) for one in asked)
+    most = min(max(FOLD_ROWS // max(rows, 1), FEWEST_FOLDS), MOST_FOLDS)
+    folds: list[set[Key]] = [set() for _ in range(min(most, len(sizes)))]
     filled = [0] * len(folds)
     for group in sorted(sizes, key=lambda one: (-sizes[one], one)):
         at = filled.index(min(filled))

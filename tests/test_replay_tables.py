@@ -8,6 +8,7 @@ import json
 import math
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ import numpy as np
 import pytest
 
 from kb.cli import main
-from kb.store.tables import Draw, columns, rows
 from recommend import ranker
 from recommend.belief import Belief, Forecast, abstention, confidence, intervals, known_bad_share
 from recommend.cells import FAILED, failing, may_tell, measured, status_column
@@ -211,19 +211,6 @@ def test_one_group_names_the_columns_that_could_be_left_out(capsys: Any, tmp_pat
     assert "left out together: equal n" in capsys.readouterr().out
 
 
-def test_of_a_large_table_whole_contexts_are_drawn_evenly(tmp_path: Path) -> None:
-    table = write(
-        tmp_path / "t.csv",
-        ({"g": "big" if at % 10 else "small", "c": at, "k": k, "t": 1} for at in range(400) for k in "ab"),
-    )
-    assert columns(table) == ["g", "c", "k", "t"]
-    found = rows(table, ["g", "c", "k"], Draw(["g", "c"], ["g"], 60))
-    by_group = {name: {row["c"] for row in found if row["g"] == name} for name in ("big", "small")}
-    assert {name: len(held) for name, held in by_group.items()} == {"big": 30, "small": 30}
-    assert len(found) == 120
-    assert found == rows(table, ["g", "c", "k"], Draw(["g", "c"], ["g"], 60))
-
-
 def made(table: Iterable[dict[str, Any]]) -> list[Context]:
     where = Columns(
         context=("dev", "n"),
@@ -263,6 +250,9 @@ def test_groups_are_left_out_whole_and_in_few_folds() -> None:
     assert len(folds) == 20
     assert sum(len(one) for one in folds) == 50
     assert len(set.union(*folds)) == 50
+    trial = Trial(key=("a",), parts={}, features={}, log_value=0.0)
+    long = [replace(one, trials=(trial,) * 400) for one in many]
+    assert len(left_out_together(long)) == 10
 
 
 def test_small_tables_do_not_break_the_learners() -> None:

@@ -142,22 +142,54 @@ def _table_rows(
         else [one for one in names if may_tell(one) and one not in (*where, *what)]
     )
     wanted = list(dict.fromkeys([*where, *what, outcome, *group, *marks]))
-    draw = tables.Draw(where, group or where[:1], sample) if sample else None
-    rows = tables.rows(source, wanted, draw)
+    rows, told = _read(source, wanted, tables.Draw(where, group or where[:1], what, sample))
+    _with_points(rows, outcome)
     mark, notes = _mark(failed, rows, [one for one in marks if one != outcome])
     if not rows and tables.rows(source, wanted[:1]):
         raise KbctlError(
             "no context has two rows: nothing can be chosen", where=str(source), tip="fewer --context columns"
         )
-    return rows, mark, [*notes, *_sampled(source, rows, where, sample)]
+    if not rows:
+        raise KbctlError("the table has no rows", where=str(source), tip="a table with rows under its header")
+    return rows, mark, [*notes, *told, *_left_out(rows, outcome, mark)]
 
 
-def _sampled(
-    source: Path, rows: Sequence[dict[str, Any]], where: Sequence[str], sample: int
-) -> Iterator[str]:
-    read = len({tuple(row[name] for name in where) for row in rows})
-    if sample and read >= sample // 2:
-        yield f"{read} contexts of {source.name} were drawn, evenly by group (--sample 0 reads all)"
+def _with_points(rows: Sequence[dict[str, Any]], outcome: str) -> None:
+    """Outcomes with a comma as the decimal sign are written with a point."""
+    from recommend.cells import comma_is_decimal
+
+    texts = [row[outcome] for row in rows if isinstance(row[outcome], str)]
+    if comma_is_decimal(texts):
+        for row in rows:
+            row[outcome] = row[outcome].replace(",", ".") if row[outcome] else row[outcome]
+
+
+def _left_out(rows: Sequence[dict[str, Any]], outcome: str, mark: Any) -> Iterator[str]:
+    """What no ratio can be made of, and so counts for nothing."""
+    from recommend.cells import measured
+
+    told = [measured(row[outcome]) for row in rows if not (mark and str(row.get(mark[0])) in mark[1])]
+    below = sum(isinstance(one, float) and one <= 0 for one in told)
+    silent = 0 if mark and mark[0] == outcome else sum(one is None for one in told)
+    if below:
+        yield f"{below} of {len(rows)} rows have no {outcome} above zero and were left out"
+    if silent:
+        yield f"{silent} of {len(rows)} rows have no {outcome} that is a number and were left out"
+
+
+def _read(source: Path, wanted: Sequence[str], draw: Any) -> tuple[list[dict[str, Any]], list[str]]:
+    """(the rows, what was left unread of a large table)."""
+    from kb.store import tables
+
+    if not draw.most:
+        return tables.rows(source, wanted), []
+    rows, picked = tables.drawn(source, wanted, draw)
+    told = []
+    if picked.contexts < picked.of:
+        told.append(f"{picked.contexts} of {picked.of} contexts were drawn, evenly by group")
+    if picked.share < 1:
+        told.append(f"{picked.share:.0%} of the choices were drawn, the same in each context")
+    return rows, [f"{one} ({source.name} is large; --sample 0 reads all)" for one in told]
 
 
 def _mark(
@@ -246,7 +278,10 @@ def _check(found: Sequence[Any], rows: Sequence[dict[str, Any]], columns: Any, s
         words = (
             f"another --outcome, or --failed {columns.outcome}=WORD[,WORD] where its words tell what failed"
         )
+        alike = [name for name in columns.choice if len({str(row.get(name)) for row in rows}) < 2]
         tip = "--context with fewer columns" if worked and not chosen else words
+        if worked and len(alike) == len(columns.choice):
+            tip = f"another --choice: {', '.join(alike)} is the same in all rows"
         raise KbctlError(what, where=f"{source} ({len(rows)} rows, {len(found)} contexts)", tip=tip)
     if len({one.group for one in found}) < 2:
         several = [name for name in columns.context if len({str(row.get(name)) for row in rows}) > 1]
