@@ -19,6 +19,7 @@ _HEADING_LOADS = re.compile(
     r"(?P<value>\d+(?:,\d{3})*k?)",
     re.IGNORECASE,
 )
+_COUNTED = re.compile(r"\b(\d[\d,]*k?)[ -](input|prompt|output|generated) tok(?:en)?s?\b(?!/)", re.IGNORECASE)
 _UNIT_IN_BRACKETS = re.compile(r"[^.()]{1,60}\([^()]{1,20}\)")
 _WIDE = str.maketrans("（）：，", "():,")
 _RATE_SAID = re.compile(
@@ -48,6 +49,7 @@ def heading_load(heading: str) -> dict[str, str]:
     """The load that the innermost heading names, or one above that is nothing but a load."""
     parts = heading.split(" / ")
     lengths = {key.replace("_", " "): str(one) for key, one in loads.lengths_in(parts[-1]).items()}
+    lengths |= _counted(parts[-1])
     alone = (found for part in reversed(parts) if (found := SETUP_LOAD.fullmatch(part.strip())))
     told = next(({"concurrency": found[1] or found[2]} for found in alone), {})
     return (
@@ -55,6 +57,11 @@ def heading_load(heading: str) -> dict[str, str]:
         | told
         | {found["key"].lower(): found["value"] for found in _HEADING_LOADS.finditer(parts[-1])}
     )
+
+
+def _counted(text: str) -> dict[str, str]:
+    """Lengths spelt out: "Throughput (128 output tokens)"."""
+    return {f"{found[2].lower()} tokens": found[1] for found in _COUNTED.finditer(text)}
 
 
 def caption_load(caption: str) -> dict[str, str]:
@@ -75,7 +82,8 @@ def short_caption(table: Table) -> str:
 def headed(heading: str) -> Quantity | None:
     """The metric of the innermost heading that names one with its unit."""
     for part in reversed(heading.split(" / ")):
-        found = understand(part) if re.search(r"\(|/s\b|\bms\b|tps", part) else None
+        first = re.split(r"\s\+\s", part)[0]  # "Aggregate tok/s + TTFT/ITL": cells begin with that
+        found = understand(first) if re.search(r"\(|/s\b|\bms\b|tps", first) else None
         if found and found.name.startswith(FIGURES) and found.unit_stated:
             return found
     return None

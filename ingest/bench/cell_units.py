@@ -12,6 +12,7 @@ from dataclasses import replace
 from ingest.bench import cells
 from ingest.bench.places import place
 from ingest.bench.quantities import understand, words_of
+from ingest.bench.spread_tables import is_derived
 from ingest.bench.tables import Table
 
 _RATE = re.compile(
@@ -22,6 +23,7 @@ _RATE = re.compile(
 _SCOPE = re.compile(r"(?:per|each) (?:stream|user|request|req|seq|sequence|client)")  # beside the rate of all
 _WHOLE = ("aggregate", "agg", "total", "combined", "overall", "system")  # the rate of all
 _NEAR = 0.15
+_ALIKE = 10  # setups that are compared differ by less
 _NO_FIGURE = re.compile(r"\b(?:notes?|remarks?|comments?|use|interpretation|verdict|command|reason)\b")
 
 
@@ -29,6 +31,7 @@ def with_units(table: Table) -> Table:
     """The table with rates named as such in its header."""
     columns = [[row[at] for _, row in table.rows if len(row) > at] for at in range(len(table.header))]
     header = [_named(label, column) for label, column in zip(table.header, columns, strict=True)]
+    header = _compared(table.header, header, columns)
     rates = any("tok_s" in told.name for label in header if (told := understand(cells.plain(label))))
     if rates or (whole := _shared_out(header, columns)) is not None:
         header = (
@@ -36,6 +39,35 @@ def with_units(table: Table) -> Table:
         )
         header = [f"{label} tok/s" if _SCOPE.fullmatch(words_of(label)) else label for label in header]
     return replace(table, header=header)
+
+
+def _compared(before: list[str], header: list[str], columns: list[list[str]]) -> list[str]:
+    """The labels with the unit of the first setup's cells, where a column states how the setups compare."""
+    at = next((at for at, label in enumerate(header) if label != before[at]), None)
+    if at is None or not any(is_derived(label) for label in header):
+        return header
+    unit = header[at].removeprefix(cells.plain(before[at])).strip()
+    return [
+        f"{cells.plain(label)} {unit}"
+        if label == before[index] and _is_beside(label, columns[index], columns[at])
+        else label
+        for index, label in enumerate(header)
+    ]
+
+
+def _is_beside(label: str, column: list[str], first: list[str]) -> bool:
+    """Whether a column that names nothing known holds bare figures of the first one's size."""
+    words = words_of(label)
+    if not words or understand(cells.plain(label)) or place(words) or is_derived(label):
+        return False
+    told = [
+        (one, other)
+        for one, other in zip(map(cells.read_cell, column), map(cells.read_cell, first), strict=False)
+        if one is not None and other is not None
+    ]
+    return bool(told) and all(
+        not one.rest and other.value / _ALIKE < one.value < other.value * _ALIKE for one, other in told
+    )
 
 
 def _shared_out(header: list[str], columns: list[list[str]]) -> int | None:

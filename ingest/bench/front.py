@@ -127,9 +127,10 @@ def _take(facts: Facts, key: str, value: str) -> None:
         if not VAGUE_ENGINE.search(key) and re.match(r"v?\d+\.\d+", value):
             facts.engine_version = facts.engine_version or value.split(maxsplit=1)[0].removeprefix("v")
     elif where[0] == "identity":
-        _identity(facts, where[1], value)
+        _identity(facts, where[1], _AT_ADDRESS.sub("", value))
 
 
+_AT_ADDRESS = re.compile(r"\s@\s\S+:\d+$")  # "GLM-5 @ localhost:5264"
 _DRIVER_AND_CUDA = ("driver cuda", "nvidia driver cuda", "gpu driver cuda")
 
 

@@ -101,7 +101,12 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
 def is_result_table(table: Table) -> bool:
     """Whether its columns or its rows name results."""
     named = bool(_results(table.header, FIGURES)) or is_turned(table) or unpivoted(table) is not None
-    return bool(table.rows) and named
+    return bool(table.rows) and (named or _is_grid(table))
+
+
+def _is_grid(table: Table) -> bool:
+    """Whether loads stand down and across, under a title that names the measure."""
+    return _corner(cells.plain(table.header[0]))[1] != "test" and headed(table.heading) is not None
 
 
 def _holds(point: Measurement) -> bool:

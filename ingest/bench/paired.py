@@ -13,7 +13,8 @@ from ingest.bench.quantities import understand
 from ingest.bench.tables import Table
 
 _STAT = r"(?:p\d{1,2}(?:\.\d)?|mean|avg|average|median|min|max)"
-_LISTED = re.compile(rf"\b{_STAT}(?:\s*/\s*{_STAT})+\b", re.IGNORECASE)
+_LISTED = re.compile(rf"\b(?:(?:n|count)\s*/\s*{_STAT}|{_STAT})(?:\s*/\s*{_STAT})+\b", re.IGNORECASE)
+_COUNTS = ("n", "count")
 _PARTING = re.compile(r"\s*/\s*")
 _UNIT = re.compile(r"(?i)\bin (milliseconds|seconds|ms|s)\b")
 
@@ -29,7 +30,8 @@ def split(table: Table) -> Table:
         if stats and _holds(table, at, len(stats)):
             rest = label.replace(listed[0], "") if listed and listed[0] in label else label
             spoken = f"{rest.strip()} ({unit[1]})" if unit and listed is said else rest.strip()
-            columns += [(at, part, f"{stat} {spoken}") for part, stat in enumerate(stats)]
+            kept = [(part, stat) for part, stat in enumerate(stats) if stat.lower() not in _COUNTS]
+            columns += [(at, part, f"{stat} {spoken}") for part, stat in kept]
         else:
             columns.append((at, None, label))
     if all(part is None for _, part, _ in columns):

@@ -17,7 +17,7 @@ _TABLES = tuple(
 ENGINE_VERSION = re.compile(
     r"(?P<engine>vllm|sglang|tensorrt llm|trt llm|trtllm|llama cpp|tgi|lmdeploy|ollama)(?: git)?(?: version)?"
 )
-VAGUE_ENGINE = re.compile(r"(?i)backend|stack|tool|library")
+VAGUE_ENGINE = re.compile(r"(?i)backend|stack|tool|library|runtime")
 _BOTH_LENGTHS = re.compile(
     r"(?:sequence length )?(?:input output|in out|isl osl|prompt gen|prompt output)"
     r"(?: len(?:gth)?s?| tokens)?"

@@ -236,6 +236,7 @@ def _flat(value: Mapping[str, Any], depth: int = 2) -> dict[str, Any]:
     for key, one in value.items():
         if isinstance(one, Mapping) and depth:
             flat |= _named_thing(str(key).lower(), one) or _flat(one, depth - 1)
+            flat |= {"engine": key} if names.known_engine(key) in names.SERVERS and "model" in one else {}
         elif (
             _CARDS.fullmatch(key)
             and isinstance(one, list)

@@ -24,6 +24,7 @@ from kb.model import LineCount, Measurement, Problem, Reading
 _CLIENT = "table"
 _LEVEL = re.compile(r"\b(?:INFO|WARNING|ERROR|DEBUG)\b|(?:Decode|Prefill) batch|\[TRT-LLM\]|\[TP\d")
 _MOST_LINES = 200_000
+_FRAME = re.compile(r"^\s*[│┃║]\s?|\s*[│┃║]\s*$")  # of a panel around what a run says of itself
 _HEADED = re.compile(r"^[\s#=*_+|-]*(?P<title>[A-Za-z][^=|]{2,90}?)[\s#=*_+|:-]*$")
 
 
@@ -67,7 +68,7 @@ def _tables(lines: Iterable[tuple[int, str]]) -> list[Table]:
     aligned = aligned_tables(kept, is_header)
     found = [one for one in aligned if not _is_turned(one) or note_tables.is_result_table(one)]
     barred = [one for one in (*tables.pipe_tables(kept), *tables.box_tables(kept)) if one.header]
-    found += [one for one in barred if note_tables.is_result_table(one)]
+    found += [one for one in _titled(barred, kept) if note_tables.is_result_table(one)]
     found += _listed(kept)
     taken: set[int] = set()
     single = []
@@ -120,8 +121,9 @@ def _names(text: str) -> bool:
 
 def _read(source: Source) -> Reading:
     lines = [(number, text) for number, text in source.lines() if number <= _MOST_LINES]
-    base = front.machine_in((text for _, text in lines[:400]), file_names.hints(source.name).facts)
-    base = front.facts_of(front.pairs_in(text for _, text in lines[:400]), base)
+    around = [_FRAME.sub("", text) for _, text in lines[:400]]
+    base = front.machine_in(around, file_names.hints(source.name).facts)
+    base = front.facts_of(front.pairs_in(around), base)
     found = _tables(lines)
     pairs: list[tuple[Facts, Measurement]] = []
     blank: list[Problem] = []
