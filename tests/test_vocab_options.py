@@ -49,8 +49,9 @@ def test_pins_by_canonical_names():
     assert brought["flashinfer"] == "0.6.12"
     assert brought["sgl-kernel"] == "0.4.4"
     assert {"torch", "cutlass-dsl", "deepgemm"} <= set(brought)
-    assert pins.pinned_spans("sglang", "0.5.17")["flashinfer"][0] == "0.6.12"
-    assert "flashinfer" not in pins.pinned("sglang", "0.5.17")
+    assert pins.pinned_spans("sglang", "0.5.6.post1")["flashinfer"] == ("0.5.0", "0.6.1")
+    assert "flashinfer" not in pins.pinned("sglang", "0.5.6.post1")
+    assert pins.pinned("sglang", "0.5.17")["flashinfer"] == "0.6.15.post1"  # its wheel was read
     assert pins.pinned("sglang", "0.5.10")["triton"] == "3.5.1"
     assert pins.pinned("sglang", "main") == {}
     assert pins.pinned("unheard", "1.0") == {}
