@@ -20,6 +20,7 @@ from recommend.question import Query, Version
 
 Json = Mapping[str, Any]
 _CONDITIONS = frozenset(("quantization", "but", "kv", "engines", "attention", "settings", "unless", "where"))
+_OWN_BUILDS = ("source", "git", "main", "nightly")
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")  # one state of the sources that nobody can date
 
 
@@ -56,7 +57,9 @@ def unmet(query: Query, spoken: Collection[str], others: Sequence[Finding] = ())
     works = any(found.verdict == "known-good" for found in others)
     named = dict.fromkeys((*query.dependencies, query.engine or ""))
     for number in (number for name in named for number in requirements.of_component(name)):
-        if _concerns(requirements.rows()[number], query, works=works) and (gap := _gap(number, query)):
+        if not _concerns(requirements.rows()[number], query, works=works):
+            continue
+        if (gap := _gap(number, query)) and not _may_be_older(number, query):
             yield _finding(gap, query)
             return
 
@@ -115,15 +118,20 @@ def _is(query: Query, component: str, specifier: str) -> bool:
 def _concerns(row: Json, query: Query, *, works: bool) -> bool:
     """Whether a row about a whole component, or about weights or a cache, is about the question.
 
-    An engine as a whole is spoken of only where its release was named and nothing is known to work; a kind of
-    weights only where no kernel was chosen for them.
+    An engine as a whole is spoken of only where nothing is known to work; a kind of weights only where no
+    kernel was chosen for them.
     """
-    if row.get("built") and row["component"] == query.engine and (works or "engine_version" in query.assumed):
-        return False
-    if not _same(row, query):
+    if (works and row.get("built") and row["component"] == query.engine) or not _same(row, query):
         return False
     roles = () if row.get("whole") else requirements.roles_of(row)
     return all(query.resolved[role].by == "auto" for role in roles if role in query.resolved)
+
+
+def _may_be_older(number: int, query: Query) -> bool:
+    """Whether no release of the engine was named, and an older one than the newest has the code."""
+    if "engine_version" not in query.assumed or requirements.rows()[number]["component"] != query.engine:
+        return False
+    return requirements.absence(number, query.arch or "", "0") is None
 
 
 def _gap(number: int, query: Query) -> Gap | None:
@@ -138,7 +146,7 @@ def _gap(number: int, query: Query) -> Gap | None:
     component = row.get("component")
     if component in SERVERS and component != query.engine:
         return None
-    if query.build and row.get("built"):
+    if query.build in _OWN_BUILDS and row.get("built"):
         return None if _built_for(query) else Gap(row, missing=("the architectures it was built for",))
     version = query.engine_version if component == query.engine else query.components.get(component or "")
     dates = requirements.absence(number, arch, version)

@@ -19,6 +19,7 @@ from kb.knowledge import shipped_folder
 from kb.records import Record, read_folder
 from recommend import compatibility
 from recommend.query import Query, ask
+from recommend.requirements import unmet
 from recommend.trial import answer, mutants
 
 
@@ -52,6 +53,14 @@ def test_there_are_enough_and_changes_are_dated() -> None:
     assert counts["good"] >= 30
     assert counts["disputed"] >= 5
     assert counts["dated_share"] >= 0.6
+
+
+def test_what_is_known_to_work_lacks_no_code() -> None:
+    good = [one for one in shipped() if all(outcome.effect == "ok" for outcome in one.content.outcome)]
+    checks = [one.check for record in good for one in record.content.example if one.expect == "match"]
+    told = {check: [found.title for found in unmet(asked(check), ())] for check in checks}
+    assert len(checks) > 100
+    assert {check: titles for check, titles in told.items() if titles} == {}
 
 
 def test_flipping_any_condition_fails_an_example() -> None:
