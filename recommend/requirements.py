@@ -57,7 +57,7 @@ def unmet(query: Query, spoken: Collection[str], others: Sequence[Finding] = ())
     works = any(found.verdict == "known-good" for found in others)
     named = dict.fromkeys((*query.dependencies, query.engine or ""))
     for number in (number for name in named for number in requirements.of_component(name)):
-        if not _concerns(requirements.rows()[number], query, works=works):
+        if not _concerns(number, query, works=works):
             continue
         if (gap := _gap(number, query)) and not _may_be_older(number, query):
             yield _finding(gap, query)
@@ -115,15 +115,16 @@ def _is(query: Query, component: str, specifier: str) -> bool:
     return isinstance(version, str) and versions.satisfies(version, specifier, component) is True
 
 
-def _concerns(row: Json, query: Query, *, works: bool) -> bool:
+def _concerns(number: int, query: Query, *, works: bool) -> bool:
     """Whether a row about a whole component, or about weights or a cache, is about the question.
 
     An engine as a whole is spoken of only where nothing is known to work; a kind of weights only where no
     kernel was chosen for them.
     """
+    row = requirements.rows()[number]
     if (works and row.get("built") and row["component"] == query.engine) or not _same(row, query):
         return False
-    roles = () if row.get("whole") else requirements.roles_of(row)
+    roles = () if row.get("whole") else requirements.roles_of(number)
     return all(query.resolved[role].by == "auto" for role in roles if role in query.resolved)
 
 

@@ -46,7 +46,8 @@ def rows() -> Sequence[Json]:
 
 def of_kernel(role: str, kernel: str) -> Sequence[int]:
     """The numbers of the rows about a kernel in a role."""
-    return _by_kernel().get((kernel, role.rpartition(":")[2]), ())
+    plain = role.rpartition(":")[2]
+    return [number for number in _by_kernel().get(kernel, ()) if plain in roles_of(number)]
 
 
 def of_component(component: str) -> Sequence[int]:
@@ -54,17 +55,18 @@ def of_component(component: str) -> Sequence[int]:
     return _by_component().get(component, ())
 
 
-def roles_of(row: Json) -> set[str]:
+@cache
+def roles_of(number: int) -> frozenset[str]:
     """The roles that a row is about, groups taken apart."""
-    return {one for name in row.get("roles", ()) for one in role_names(name)}
+    return frozenset(one for name in rows()[number].get("roles", ()) for one in role_names(name))
 
 
 @cache
-def _by_kernel() -> Mapping[tuple[str, str], list[int]]:
-    found: dict[tuple[str, str], list[int]] = {}
+def _by_kernel() -> Mapping[str, list[int]]:
+    found: dict[str, list[int]] = {}
     for number, row in enumerate(rows()):
-        for role in roles_of(row) if "kernel" in row else ():
-            found.setdefault((row["kernel"], role), []).append(number)
+        if "kernel" in row:
+            found.setdefault(row["kernel"], []).append(number)
     return found
 
 
