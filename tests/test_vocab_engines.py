@@ -83,6 +83,8 @@ def test_what_is_said_to_go_beyond_kernels_can_be_set(engine):
         ("sglang", {"tp": "4", "disable_cuda_graph": True}, {"tp": 4, "graphs": "off"}),
         ("sglang", {"speculative_algorithm": "NEXTN"}, {"speculation": "mtp"}),
         ("vllm", {"enable_expert_parallel": True, "tensor_parallel_size": 8}, {"tp": 8, "ep": 8}),
+        ("sglang", {"moe_a2a_backend": "deepep", "tp_size": 16, "ep_size": 8}, {"tp": 16, "ep": 16}),
+        ("sglang", {"moe_a2a_backend": "none", "tp_size": 16, "ep_size": 8}, {"tp": 16, "ep": 8}),
         ("vllm", {"compilation_config": {"cudagraph_mode": "FULL"}}, {"graphs": "full"}),
         ("vllm", {"enforce_eager": True}, {"graphs": "off"}),
         ("vllm", {"speculative_config": {"method": "deepseek_mtp"}}, {"speculation": "mtp"}),
