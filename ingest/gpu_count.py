@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import compress
+from itertools import compress, count
 from typing import TYPE_CHECKING
 
 from ingest.gpu_columns import Column
@@ -65,7 +65,7 @@ def summarise(texts: Iterable[str], found: TraceLayout, keep: Samples | None = N
         summary.lines += lines
         skip = max(found.skip - at, 0)
         if skip < lines:
-            pass_.take(text.split("\n", skip)[skip] if skip else text, at + skip + 1)
+            pass_.take(text.split("\n", skip)[skip] if skip else text, count(at + skip + 1))
     return summary
 
 
@@ -83,9 +83,9 @@ class Pass:
         self.views = [_View(self, card) for card in (cards or [None])]
         self.told: set[str] = set()
 
-    def take(self, text: str, first_line: int) -> None:
-        """Count a block of lines, the first of which has this number."""
-        columns = self._aligned(text) or self._checked(text, first_line)
+    def take(self, text: str, numbers: Iterable[int]) -> None:
+        """Count a block of lines, which have these numbers."""
+        columns = self._aligned(text) or self._checked(text, numbers)
         if not columns or not columns[0]:
             return
         if self.listing:
@@ -99,7 +99,7 @@ class Pass:
     def see(self, head: str, tail: str) -> tuple[str, str]:
         """Note the cards that the first rows of a part name; the times of its first and last row, or ""."""
         some, end = (
-            self._aligned(one) or Pass(self.layout, Summary())._checked(one, 1) for one in (head, tail)
+            self._aligned(one) or Pass(self.layout, Summary())._checked(one, count(1)) for one in (head, tail)
         )
         if some and some[0]:
             self.views[0].see(some)
@@ -138,9 +138,9 @@ class Pass:
             return None
         return [*(cells[at::width] for at in range(width - 1)), [cell.rstrip(_END) for cell in last]]
 
-    def _checked(self, text: str, first_line: int) -> Columns:
+    def _checked(self, text: str, numbers: Iterable[int]) -> Columns:
         delimiter, rows = self.layout.delimiter, list[list[str]]()
-        for number, line in enumerate(text.split("\n"), first_line):
+        for number, line in zip(numbers, text.split("\n"), strict=False):
             row = split_cells(line, delimiter) if delimiter else line.split()
             if self._is_row(line, row, number):
                 rows.append(row)

@@ -19,8 +19,9 @@ from ingest.traces import summary_reading
 from kb.model import Reading
 from kb.store.loading import Loader, RowForm, scratch_store
 
-PART_BYTES = 8 << 20
+PART_BYTES = 16 << 20
 BLOCK_BYTES = 256 << 10  # read, made blank and written before it leaves the processor's cache
+ODD_BYTES = 600  # of a part: what a cell that is refused counts as, so that not too many are held at once
 MOST_ODD = 0.25  # of the first part: beyond, this is no table for DuckDB
 _OF_NUMBERS = re.compile(r"[\d.:,;+-]")
 NOTHING = ("", "[N/A]", "N/A", "[Not Supported]", "[Unknown]", "-")
@@ -161,8 +162,7 @@ class _Parts:
     def _add(self, rows: bytes) -> None:
         if rows:
             self._held.append(rows)
-            self._size += len(rows)
-            self._loader.add(rows)
+            self._size += len(rows) + ODD_BYTES * self._loader.add(rows)
 
     def _take(self) -> bool:
         held, first = self._held, self._lines <= self._found.skip
@@ -171,9 +171,8 @@ class _Parts:
         if first and len(odd) > MOST_ODD * lines:
             return False
         if odd:
-            rows = b"".join(held).split(b"\n")
-            for at in odd:
-                self._odd_pass.take(_text(rows[at]), self._lines + at + 1)
+            rows = "\n".join(map(_text, _lines_at(held, odd)))
+            self._odd_pass.take(rows, [self._lines + at + 1 for at in odd])
         self._see(b"".join(held[:2])[:HEAD], b"".join(held[-2:])[-HEAD:])
         self._lines += lines
         return True
@@ -199,6 +198,18 @@ class _Parts:
         whole.lines = self._lines - self._odd.lines
         if whole.first_time:
             self._odd.first_time = self._odd.last_time = ""  # odd rows at the ends were seen there
+
+
+def _lines_at(blocks: Sequence[bytes], wanted: Sequence[int]) -> Iterator[bytes]:
+    """The lines with these numbers, from 0 and ascending, of a text in blocks."""
+    count, rest, numbers = 0, b"", iter(wanted)
+    number = next(numbers, None)
+    for block in (*blocks, b"\n"):
+        *lines, rest = (rest + block).split(b"\n")
+        while number is not None and number < count + len(lines):
+            yield lines[number - count]
+            number = next(numbers, None)
+        count += len(lines)
 
 
 def _text(rows: bytes) -> str:

@@ -96,6 +96,7 @@ def rows(odd: str = "", end: str = "\n", units: bool = True) -> str:
         "",
         "cut, 1, NVID\n",
         TROUBLE,
+        TROUBLE * 300 + "cut, 1, NVID\n\n" + TROUBLE * 5,
         "2026/03/01 11:40:00.000, 0, NVIDIA H200, 50, 0.2 kW, 1980 MHz, 0x0, Active\n",
         "2026/03/01 11:40:00.000, 1, NVIDIA H200, [N/A], 12.5, [Not Supported], 0x00000000000000B4, [N/A]\n",
         "2026/03/01 11:40:00.000, , , , , , , \n",
@@ -130,6 +131,22 @@ def load(loader: Loader, *rows: bytes) -> tuple[int, list[int]]:
     for some in rows:
         loader.add(some)
     return loader.load()
+
+
+def test_refused_cells_are_foreseen_and_make_parts_smaller(tmp_path: Path) -> None:
+    found = layout(rows())
+    assert found is not None
+    form = form_of(found)
+    assert form is not None
+    body = rows().partition("\n")[2].encode()
+    odd = b"2026/03/01 11:40:00.000, 0, NVIDIA H200, [N/A], 12.5, [Not Supported], 0x0, Active\n"
+    with open_store(tmp_path / "kb.duckdb", write=True) as store, store.transaction():
+        loader = Loader(store, 7, form, len(body), tmp_path)
+        assert (loader.add(body), loader.add(odd), loader.add(TROUBLE.encode())) == (0, 2, 5)
+        assert loader.load() == (2002, [2000, 2001])
+        assert (loader.add(odd), loader.add(TROUBLE.encode())) == (0, 2)
+        loader.load()
+        loader.finish()
 
 
 def test_cells_without_a_value_are_refused_until_they_were_seen(tmp_path: Path) -> None:

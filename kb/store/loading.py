@@ -22,6 +22,7 @@ MEMORY = "120MB"
 _LOOK_BYTES = 16 << 10
 _BLOCK_BITS = 6  # blocks of rows, in which every card has its turns
 _WIDE = "wide_sample"
+_BRACKET = b"["  # what begins the cells that tell no number
 _NO_ROW = b"?\n"  # ends each part: refused whatever the columns, its number tells how many lines came before
 
 
@@ -70,7 +71,7 @@ class Loader:
         self._blanks = bytes(32 if one in form.units + b"\r" else one for one in range(256))
         self._tables = tables_of(form.columns)
         self._into = self._tables[0] if len(self._tables) == 1 else _WIDE
-        self._refused, self._seen = 0, [""]
+        self._seen = [""]
         self._unseen = {_blanked(one, self._blanks).strip() for one in form.nothing}
         store.rows("SET threads = 1")  # a part is read by one anyway, and more only wait for each other
         store.rows(f"SET memory_limit = '{MEMORY}'")
@@ -79,8 +80,11 @@ class Loader:
             self._make_wide()
         self._sql = self._insert()
 
-    def add(self, rows: bytes) -> None:
-        """Take in more of a part, which is to end with a whole line."""
+    def add(self, rows: bytes) -> int:
+        """Take in more of a part, which is to end with a whole line; how many cells will be refused, about.
+
+        DuckDB holds each of them with its row and a message, some 2 kB, until the part is loaded.
+        """
         blanked = bytearray(rows).translate(self._blanks)  # half the time of that of bytes
         if self._file is None:
             self._parts += 1
@@ -89,6 +93,8 @@ class Loader:
             self._learn(blanked[:_LOOK_BYTES].decode("utf-8", "replace"))
         self._file.write(blanked)
         self._ended = rows.endswith(b"\n")
+        known = [one.encode() for one in self._seen if _BRACKET in one.encode()]
+        return blanked.count(_BRACKET) - sum(map(blanked.count, known))
 
     def load(self) -> tuple[int, list[int]]:
         """Load the part; the count of its lines, and which of them, from 0, are no rows."""
@@ -130,10 +136,12 @@ class Loader:
         self._reset()
 
     def _refused_now(self) -> list[int]:
-        found = self._store.rows("SELECT line, csv_line FROM reject_errors OFFSET ?", [self._refused])
-        self._refused += len(found)
-        self._learn("\n".join(text for _, text in found))
-        return sorted({line - 1 for line, _ in found})
+        latest = "scan_id = (SELECT max(scan_id) FROM reject_scans)"
+        each = "SELECT line, any_value(csv_line) FROM reject_errors"  # of a line, every cell may be refused
+        found = self._store.rows(f"{each} WHERE {latest} GROUP BY line ORDER BY line")
+        if self._unseen:
+            self._learn("\n".join(text for _, text in found))
+        return [line - 1 for line, _ in found]
 
     def _learn(self, rows: str) -> None:
         """From now on, cells without a value as these rows have them are no reason to refuse one.
