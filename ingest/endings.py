@@ -29,7 +29,7 @@ _OWN_END = re.compile(
 def died(start: Start, death: Finding, warnings: tuple[Warning, ...]) -> Verdict:
     """A process of the engine is gone, and no error says why."""
     stage = start.stage_at(death.line) if start.has_begun else None
-    if _OWN_END.search(death.text):
+    if _OWN_END.search(death.text) or not start.has_begun:
         cause = "The engine's process ended by itself, with an error that this log does not show."
         failure = Failure(signature="engine-dead", text=clip(death.text), line=death.line, cause=cause)
         outcome = Outcome(stage=stage, effect="crash", blame="unknown", failure=failure, warnings=warnings)

@@ -143,7 +143,7 @@ def _kind(unit: str) -> str:
 def _split_unit(text: str) -> tuple[str, str]:
     found = _UNIT.search(text)
     if found and (found[1].lower() in _UNITS or not found[1].isdigit()):
-        return text[: found.start()].strip(), found[1]
+        return text[: found.start()].strip(), "%" if found[1].endswith("%") else found[1]
     return text, ""
 
 
@@ -198,7 +198,7 @@ def _metric(have: set[str], kind: str) -> str | None:
         return _memory(have, kind)
     if have & {"util", "utilization", "utilisation", "usage", "use", "busy", "load", "utl"}:
         return None if have & (_NOT_NOW | {"user", "users"}) else "utilization_pct"
-    return None
+    return "utilization_pct" if kind == "share" and "gpu" in have and have <= _SHARE else None
 
 
 def _heat(have: set[str]) -> str | None:
@@ -238,6 +238,7 @@ def _memory(have: set[str], kind: str) -> str | None:
 
 # A unit of memory tells that a part is one of memory, where nothing else is said (``Used_MB``).
 _PARTS = frozenset(("used", "total", "free", *_KINDS["memory"]))
+_SHARE = frozenset(("gpu", *_KINDS["share"]))
 _MEMORY = frozenset(("mem", "memory", "vram", "fb", "hbm", "framebuffer"))
 # Words of a subject, the kind of its unit, and the metric that further words tell.
 _SUBJECTS: tuple[tuple[frozenset[str], str, Callable[[set[str]], str | None]], ...] = (

@@ -25,6 +25,9 @@ _DEEPEST = 3
 _CARD_KEY = re.compile(r"(?:gpu|card|device)?[_ :-]?(\d{1,2})", re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s,]*")
 _NESTED = ("gpus", "devices", "cards", "gpu", "samples", "gpu_stats", "gpu_metrics")
+_LISTED = re.compile(
+    r"(?:\w+_)?(?:gpus?|devices|cards)(?:_(?:devices|list|info|details|data|per_gpu|all))?", re.IGNORECASE
+)
 
 
 def rows_of_source(source: Source) -> Iterator[tuple[int, Any]]:
@@ -130,11 +133,11 @@ def is_listing(columns: tuple[Column, ...]) -> bool:
 
 def cards_of(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The mappings of a row that each describe one card: a nested list or mapping, or the row itself."""
-    for key in _NESTED:
+    for key in (*_NESTED, *(key for key in row if _LISTED.fullmatch(str(key)))):
         inner = row.get(key)
         if isinstance(inner, list) and inner and all(isinstance(one, dict) for one in inner):
             return [dict(_flat(_numbered(one))) for one in inner]
-        if isinstance(inner, dict) and inner:
+        if key in _NESTED and isinstance(inner, dict) and inner:
             return _keyed(inner) or [dict(_flat(inner))]
     return _keyed(row) or _by_place(row) or [dict(_flat(row))]
 

@@ -141,6 +141,7 @@ WRAPPERS: tuple[Wrapper, ...] = (
     Wrapper("container stamp", _stamp),
     Wrapper("kubectl", _by_pattern(r"\[pod/[^/\]\s]{1,253}/[^\]\s]{1,253}\]\s")),
     Wrapper("compose", _by_pattern(r"[\w.-]{1,120}?-\d+\s+\|\s"), 0.8),
+    Wrapper("quoted", _by_pattern(r"\s{0,8}\|\s(?!.*\|\s*$)"), 0.95),  # not a row of a table
     Wrapper("compose named", _by_pattern(r"[a-z][\w.-]{0,60}\s+\|\s"), 0.9),
     Wrapper(
         "stern",

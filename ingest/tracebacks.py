@@ -18,7 +18,7 @@ CHAINED = (
     "The above exception was the direct cause of the following exception",
 )
 # Classes that say that something broke and not why: a later line of the same message may say it.
-VAGUE = frozenset({"unknown-model-error", "jit-failed", "missing-module"})
+VAGUE = frozenset({"unknown-model-error", "jit-failed", "missing-module", "internal-assert"})
 MAX_TAIL_LINES = 24
 MAX_BLOCK_LINES = 5000
 MAX_FINDINGS = 4000

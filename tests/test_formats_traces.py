@@ -51,6 +51,7 @@ OURS = {
     "nvidia_smi_table",
     "nvidia_smi_topo",
     "nvidia_smi_xml",
+    "npu_smi",
     "nvlink",
     "prose_note",
     "pip_freeze",
@@ -61,6 +62,7 @@ OURS = {
     "run_meta",
     "sglang_server_info",
     "tegrastats",
+    "xpu_smi",
 }
 
 

@@ -36,7 +36,9 @@ _VERSIONS = re.compile(
     r"AMDSMI Tool: (?P<tool>\S+) .*ROCm version: (?P<rocm>\S+) .*amdgpu version: (?P<driver>\S+)"
 )
 # The unit after its number, and the whole after the slash, stand in one cell with them.
-_SPACE_WITHIN = re.compile(r"(?<=\d) (?=(?:W|°C|MHz|%|[MG]B|[KMG]b/s|[KMG]B/s)(?:\s|$))|(?<=\d/)\s+(?=\d)")
+_SPACE_WITHIN = re.compile(
+    r"(?:(?<=\d)|(?<=N/A)) (?=(?:W|°C|MHz|%|[MG]B|[KMG]b/s|[KMG]B/s)(?:\s|$))|(?<=\d/)\s+(?=\d)"
+)
 _USED_OF_WHOLE = ("memory_used_mib", "memory_total_mib")
 _MONITOR = re.compile(r"^[ \t]*(?:TIMESTAMP[ \t]+)?GPU[ \t].*POWER", re.MULTILINE)
 # Paths of the text form (lower case, joined by "/"), in order of preference; metric -> paths.
@@ -319,7 +321,7 @@ FORMATS = [
     Format(
         name="amd_smi_monitor",
         kind="trace",
-        version=4,
+        version=5,
         sniff=sniff_monitor,
         read=read_monitor,
         docs="`amd-smi monitor` and the box that `amd-smi` prints by default.",

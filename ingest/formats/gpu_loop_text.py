@@ -39,7 +39,15 @@ _BY_UNIT = {
 _FEWEST_KEYS = 3
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _STAMP = re.compile(rf"\d{{4}}[-/]\d\d[-/]\d\d[ T]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?|(?<![\d:]){_CLOCK}")
-_CARD = re.compile(r"\b(?:GPU(?:\s*[#\[]?\s*|=)|cuda:)(\d{1,2})\b(?!\s*%)", re.IGNORECASE)
+_CARD = re.compile(
+    r"\b(?:GPU(?:\s*[#\[]?\s*|=)|cuda:)(\d{1,2})\b(?!\s*(?:%|°|[CW]\b|[MG]i?B\b|MHz))", re.IGNORECASE
+)
+_NAME = re.compile(
+    r"(?<![\w-])(?:NVIDIA|Tesla|GeForce|Quadro|TITAN|AMD|Radeon)\b[\w ./-]{0,45}?"
+    r"(?=\s*[|:,;()\[\]]|\s+\d+(?:\.\d+)?(?:\s?(?:%|/|[MG]iB|°|[CW]\b)|\s[MG]B)|\s+-\s|\s*$"
+    r"|\s+(?!Ti|Super|Max|Laptop)[A-Za-z]?[a-z]\w*[=:])"
+)
+_NUMBER = re.compile(r"\s*\[?(\d{1,2})\]?\s*[:|]?\s*")  # before a card's name
 _RESULT = re.compile(r"(?i)throughput|ttft|tpot|latency|tok(?:en)?s?\s?/|loss|accuracy|request")
 _NEEDED = {"utilization_pct", "power_w"}
 _WHOLE = {"memory_used_mib": "memory_total_mib", "power_w": "power_limit_w"}
@@ -51,6 +59,7 @@ class _Row(NamedTuple):
     time: str
     card: int | None
     values: dict[str, float]
+    name: str | None
 
 
 def sniff(source: Source) -> float:
@@ -70,7 +79,7 @@ def read(source: Source) -> Reading:
             odd += bool(line.strip())
             continue
         times = [*times[:1], row.time] if row.time else times
-        cards.add(str(row.card), row.values, at=row.time, index=row.card)
+        cards.add(str(row.card), row.values, at=row.time, index=row.card, name=row.name)
     if not cards.rows:
         raise Unreadable("no line with a GPU's state was found")
     found = telemetry_of(cards.by_key.values(), first=(times or [""])[0], last=(times or [""])[-1])
@@ -89,13 +98,18 @@ def _row(line: str) -> _Row | None:
     """What a line says of a card; None where it is no such line."""
     if len(line) > _LONGEST or _RESULT.search(line):
         return None
-    stamp, card = _STAMP.search(line), _CARD.search(line)
+    named = _NAME.search(line)
+    number = _NUMBER.fullmatch(line[: named.start()]) if named else None
+    line = line[: named.start()] + line[named.end() :] if named else line
+    stamp, card = _STAMP.search(line), _CARD.search(line) or number
     values = dict(reversed(list(_figures(line))))
     if len(values) < 2 or not values.keys() & _NEEDED:
         values = _logfmt(line) or (_of_card(line[card.end() :]) if card else {}) or values
     if len(values) < 2 or not values.keys() & _NEEDED or not (stamp or card):
         return None
-    return _Row(stamp[0] if stamp else "", int(card[1]) if card else None, values)
+    return _Row(
+        stamp[0] if stamp else "", int(card[1]) if card else None, values, named[0] if named else None
+    )
 
 
 def _figures(line: str) -> Iterator[tuple[str, float]]:
@@ -165,6 +179,7 @@ def _one(figure: str, column: Column, role: str) -> Iterator[tuple[str, float]]:
 FORMAT = Format(
     name="gpu_loop_text",
     kind="trace",
+    version=2,
     sniff=sniff,
     read=read,
     docs="Lines of people's own loops in words (`12:00:01 GPU0 temp=62C busy=91% mem: 3 / 24 GiB`): figures "

@@ -300,7 +300,7 @@ class _Scrapes:
 _FACTS = {
     "index": ("gpu", "index", "gpu_id", "minor_number", "card"),
     "uuid": ("UUID", "uuid", "gpu_uuid", "GPU_UUID"),
-    "name": ("modelName", "name", "card_model", "card_series"),
+    "name": ("modelName", "name", "card_series", "card_model"),
     "driver": ("DCGM_FI_DRIVER_VERSION", "driver_version"),
     "cuda": ("cuda_version",),
     "compute_cap": ("compute_cap",),
@@ -336,7 +336,7 @@ def with_total(values: dict[str, float]) -> dict[str, float]:
 FORMAT = Format(
     name="prometheus_gpu",
     kind="trace",
-    version=3,
+    version=4,
     sniff=sniff,
     read=read,
     docs="Metrics of GPUs from an exporter (dcgm-exporter, nvidia_gpu_exporter, AMD's device metrics "

@@ -241,7 +241,7 @@ FORMATS = [
     Format(
         name="rocm_smi_table",
         kind="trace",
-        version=3,
+        version=4,
         sniff=sniff_table,
         read=read_table,
         docs="The concise table of `rocm-smi`, and the lists (`GPU[0] : GPU use (%): 0`) that its options "
