@@ -27,6 +27,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from recommend.replay import Context, Key, Trial
 from recommend.samples import Sample, contradictions
 from recommend.score import METRICS, NOVELTY
+from recommend.table import feature_names
 
 Array = NDArray[np.float64]
 Model = dict[str, Any]
@@ -344,7 +345,7 @@ def chance_model(x: Array, worked: NDArray[np.bool_]) -> Callable[[Array], Array
 def naive_trees(known: Sequence[Context], asked: Sequence[Context]) -> dict[Key, list[float]]:
     """What a data scientist would try first: extra trees on the table's columns, no physics, no memory."""
     rows = [trial for context in known for trial in context.trials if trial.log_value is not None]
-    names = sorted({name for trial in rows for name in trial.features if not _is_physics(name)})
+    names = [name for name in feature_names(rows) if not _is_physics(name)]
     model = ExtraTreesRegressor(100, random_state=0)
     learned = [rows[at] for at in drawn(len(rows), affordable(NAIVE_ROWS, len(names)))]
     model.fit(_columns(learned, names), [trial.log_value for trial in learned])

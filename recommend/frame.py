@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from recommend.likeness import Likeness
 from recommend.recall import Memory, levels
 from recommend.replay import Context, Key
+from recommend.table import feature_names
 
 Array = NDArray[np.float64]
 PHYSICS = "log_physics_tok_s"
@@ -63,7 +64,7 @@ class Frame:
         self.wins = Wins(contexts, self.memory)
         level = levels(contexts)
         self.alike = Alike(contexts, self.memory, level)
-        names = sorted({name for one in contexts for trial in one.trials for name in trial.features})
+        names = feature_names(trial for one in contexts for trial in one.trials)
         self.column = {name: at for at, name in enumerate(names)}
         self.blank = np.array([math.nan if name.endswith("#") else 0.0 for name in names])
         self.rows = self._joined(contexts, level)

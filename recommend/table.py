@@ -10,6 +10,7 @@ import json
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -40,6 +41,7 @@ NUMBERS = {
     "ep": ("ep", "moe_ep_size", "ep_size"),
     "gpus": ("gpus", "n_gpus", "n_gpus_est", "n_devices", "gpu_count"),
 }
+MOST_FEATURES = 500
 _WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?")
 
 
@@ -245,6 +247,13 @@ def _encoded(name: str, value: Value) -> dict[str, float]:
     if name in GPU or name in MODEL:
         return {}
     return {f"{name}={word}": 1.0 for word in words(value)}
+
+
+def feature_names(trials: Iterable[Trial]) -> list[str]:
+    """The names of all features; of too many the numbers and the most frequent words."""
+    counts = Counter(name for one in trials for name in one.features)
+    kept = sorted(counts, key=lambda name: ("=" in name, -counts[name], name))[:MOST_FEATURES]
+    return sorted(kept)
 
 
 @cache

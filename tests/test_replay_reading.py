@@ -15,8 +15,10 @@ from kb.cli import main
 from kb.cli import replay as replay_command
 from kb.store import tables
 from kb.store.tables import Draw, Drawn, columns, drawn
+from recommend import table as table_module
 from recommend.cells import comma_is_decimal
-from recommend.table import contexts
+from recommend.replay import Trial
+from recommend.table import contexts, feature_names
 
 
 def write(path: Path, table: Iterable[dict[str, Any]]) -> Path:
@@ -134,3 +136,19 @@ def test_rows_that_no_ratio_can_be_made_of_are_told(
         "2 of 9 rows have no t above zero and were left out",
         "1 of 9 rows have no t that is a number and were left out",
     ]
+
+
+def test_of_too_many_features_the_numbers_and_the_usual_words_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(table_module, "MOST_FEATURES", 3)
+    trials = [
+        Trial(
+            key=(str(at),),
+            parts={},
+            features={f"note=w{at}": 1.0, "tp#": 1.0, "engine=vllm": 1.0, "mode=fast": 1.0},
+            log_value=0.0,
+        )
+        for at in range(5)
+    ]
+    assert feature_names(trials) == ["engine=vllm", "mode=fast", "tp#"]
