@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 
 from ingest.bench import cells, loads
+from ingest.bench.places import place
 from ingest.bench.quantities import Quantity, understand
 from ingest.bench.spread_tables import is_derived
 from ingest.bench.tables import Table
@@ -26,6 +27,21 @@ _RATE_SAID = re.compile(
     r"(?i)\b(?:(?:output|total|input|decode|prefill|generat\w+) )?tok(?:en)?s?(?:/s(?:ec)?| per second)\b"
 )
 _LONGEST_CAPTION = 140
+_LONGEST_PROSE = 400
+_EQUALS = re.compile(r"\b([a-z_]{3,24})=(\d{1,7})\b")
+_SPOKEN = (  # in sentences
+    ("batch size", re.compile(r"\bbatch size(?: of)?[ =]+(\d{1,4})\b", re.IGNORECASE)),
+    (
+        "input tokens",
+        re.compile(
+            r"\b(\d[\d,]*k?)[ -]token (?:[\w-]{1,20} ){0,2}(?:prefills?|prompts?|inputs?)\b", re.IGNORECASE
+        ),
+    ),
+    (
+        "output tokens",
+        re.compile(r"\b(\d[\d,]*k?)[ -]token (?:decodes?|outputs?|generations?)\b", re.IGNORECASE),
+    ),
+)
 SETUP_LOAD = re.compile(
     r"(\d+)[- ]?(?:users?\b|concurren(?:cy|t)\b|clients?\b|streams?\b|并发)"
     r"|\bc(?:onc(?:urrency)?)?[ =:]*(\d+)\b",
@@ -68,6 +84,20 @@ def caption_load(caption: str) -> dict[str, str]:
     """The load that a short caption names."""
     lengths = {key.replace("_", " "): str(one) for key, one in loads.lengths_in(caption).items()}
     return lengths | {found["key"].lower(): found["value"] for found in _HEADING_LOADS.finditer(caption)}
+
+
+def spoken_load(caption: str) -> dict[str, str]:
+    """The load that prose right before a table spells out, each part of it once."""
+    told: dict[str, str] = {}
+    for key, pattern in _SPOKEN:
+        found = {one[1] for one in pattern.finditer(caption[:_LONGEST_PROSE])}
+        told |= {key: found.pop()} if len(found) == 1 else {}
+    pairs = [(key, one) for key, one in _EQUALS.findall(caption[:_LONGEST_PROSE]) if _is_length(key)]
+    return told | (dict(pairs) if len({key for key, _ in pairs}) == len(pairs) else {})
+
+
+def _is_length(label: str) -> bool:
+    return place(label) in (("workload", "input_len"), ("workload", "output_len")) and "_" in label
 
 
 def short_caption(table: Table) -> str:

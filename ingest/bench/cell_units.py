@@ -23,6 +23,8 @@ _RATE = re.compile(
 _SCOPE = re.compile(r"(?:per|each) (?:stream|user|request|req|seq|sequence|client)")  # beside the rate of all
 _WHOLE = ("aggregate", "agg", "total", "combined", "overall", "system")  # the rate of all
 _NEAR = 0.15
+_UNIT = re.compile(r"(?P<name>[A-Za-z][\w -]*?)\s*\((?P<unit>tok(?:en)?s?/s(?:/user|/gpu)?)\)")
+_TAKEN = ("measured", "actual", "achieved", "observed", "real")
 _ALIKE = 10  # setups that are compared differ by less
 _NO_FIGURE = re.compile(r"\b(?:notes?|remarks?|comments?|use|interpretation|verdict|command|reason)\b")
 
@@ -31,7 +33,7 @@ def with_units(table: Table) -> Table:
     """The table with rates named as such in its header."""
     columns = [[row[at] for _, row in table.rows if len(row) > at] for at in range(len(table.header))]
     header = [_named(label, column) for label, column in zip(table.header, columns, strict=True)]
-    header = _compared(table.header, header, columns)
+    header = _compared(table.header, _siblings(header), columns)
     rates = any("tok_s" in told.name for label in header if (told := understand(cells.plain(label))))
     if rates or (whole := _shared_out(header, columns)) is not None:
         header = (
@@ -39,6 +41,20 @@ def with_units(table: Table) -> Table:
         )
         header = [f"{label} tok/s" if _SCOPE.fullmatch(words_of(label)) else label for label in header]
     return replace(table, header=header)
+
+
+def _siblings(header: list[str]) -> list[str]:
+    """The labels with the unit of a column beside theirs: "Decode target (tok/s)", "Decode measured"."""
+    units = {
+        words_of(one["name"]).split()[0]: one["unit"] for label in header if (one := _UNIT.fullmatch(label))
+    }
+    told = [words_of(cells.plain(label)).split() for label in header]
+    return [
+        f"{cells.plain(label)} ({units[words[0]]})"
+        if len(words) == 2 and words[1] in _TAKEN and words[0] in units
+        else label
+        for label, words in zip(header, told, strict=True)
+    ]
 
 
 def _compared(before: list[str], header: list[str], columns: list[list[str]]) -> list[str]:

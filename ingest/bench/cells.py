@@ -28,7 +28,7 @@ _NOTHING = {
 }
 _LARGEST = 1e30  # what is larger is damage, not a measurement
 _NUMBER = re.compile(
-    r"^(?:[~≈<>≥≤=+]|ca\.?|about|approx\.?|up to)*\s*"
+    r"^(?:[~≈<>≥≤=+@]|ca\.?|about|approx\.?|up to)*\s*"
     r"(?P<number>[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?|[+-]?\.\d+)"
     r"(?P<thousand>[kKM](?![a-zA-Z]))?"
     r"(?:\s*(?:±|\+/-|\+-)\s*(?P<spread>\d[\d,]*(?:\.\d+)?(?:[eE][+-]?\d+)?))?"
@@ -68,7 +68,9 @@ def read_cell(raw: Any) -> Cell | None:
     found = _NUMBER.match(text)
     if (
         not found
-        or re.match(r"^\s*[-–/:x×→·•]\s*\d|^\.\d|^[x×] [A-Z]", found["rest"])  # several, a version, or things
+        or re.match(
+            r"^\s*[-–/:x×→·•]\s*\d|^\.\d|^[x×] [A-Z]|^[a-zµ/]{1,8}\s*[-–]\s*\d", found["rest"]
+        )  # several, a version, or things
         or (found["rest"][:1].isalpha() and _is_name(found))
     ):
         return None
@@ -120,7 +122,8 @@ def _float(text: str) -> float:
 
 def _is_name(found: re.Match[str]) -> bool:
     """A number glued to letters that are no unit is a name (``8xH100``, ``4bit``, ``2B``)."""
-    glued = found.string[found.end("number") : found.end("number") + 1]
+    end = found.end("thousand" if found["thousand"] else "number")
+    glued = found.string[end : end + 1]
     return glued.isalpha() and not re.match(
         r"(?:ms|s|sec|us|tok|t/s|tps|x|req|GiB|GB|W|C|MHz|rps|qps)\b", found["rest"]
     )

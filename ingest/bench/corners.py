@@ -19,6 +19,10 @@ _AXES = (  # what columns of bare numbers count, by the words around the table
     ("batch size", re.compile(r"\bbatch|\bbs\b")),
     ("input len", re.compile(r"context|prompt (?:len|size)|\bctx\b|\bisl\b|input len|depth")),
 )
+_BREAK = re.compile(r"<br ?/?>|;\s")
+_LABELLED = re.compile(
+    r"(?P<label>[A-Za-z][^:<>]{1,40}?)\s*[:=]\s*(?P<value>[~≈]?\d[\d.,]*(?: ?[a-z/%]{1,8}\b)?)"
+)
 _NUMBER = re.compile(r"\d[\d,]*k?", re.IGNORECASE)
 _TOKENS = re.compile(r"(\d[\d,]*k?)[ -]?(?:tok(?:en)?s?|ctx|context)", re.IGNORECASE)
 
@@ -41,6 +45,32 @@ def spread(table: Table) -> Table | None:
     header = list(dict.fromkeys(label for _, record in rows for label in record))
     filled = [(line, [record.get(label, "") for label in header]) for line, record in rows]
     return Table(header, table.line, rows=filled, heading=table.heading, caption=table.caption)
+
+
+def labelled(table: Table) -> Table | None:
+    """A row for each cell of a table whose cells label their figures: "Total TPS: 9743<br>TPOT (ms): 48"."""
+    inner = [[_pairs(cell) for cell in row[1:]] for _, row in table.rows]
+    filled = [pairs for row in inner for pairs in row]
+    if not filled or not all(filled) or max(map(len, filled)) < 2:
+        return None
+    rows = []
+    for (line, row), told in zip(table.rows, inner, strict=True):
+        down = _setup(cells.plain(row[0]), "")
+        for label, pairs in zip(table.header[1:], told, strict=False):
+            across = _setup(cells.plain(label), "")
+            if across.keys() & down.keys() <= {"test"}:
+                rows.append((line, _joined(down, across) | pairs))
+    header = list(dict.fromkeys(label for _, record in rows for label in record))
+    spread_rows = [(line, [record.get(label, "") for label in header]) for line, record in rows]
+    return Table(header, table.line, rows=spread_rows, heading=table.heading)
+
+
+def _pairs(cell: str) -> dict[str, str]:
+    """The figures of a cell by the labels that it gives them; empty where it holds anything else."""
+    parts = [one.strip() for one in _BREAK.split(cell) if one.strip()]
+    found = [_LABELLED.match(one) for one in parts]
+    told = {one["label"]: one["value"] for one in found if one and understand(one["label"])}
+    return told if len(told) == len(parts) else {}
 
 
 def _names_measure(corner: str) -> bool:

@@ -24,6 +24,7 @@ _STATISTICS = {
     "min": "min",
     "max": "max",
     "median": "p50",
+    "med": "p50",
 }
 _LENGTHS = {
     "input sequence length": "input_len",
@@ -83,7 +84,7 @@ def statistic(name: str) -> str | None:
     low = name.strip().lower()
     if low in ("value", ""):
         return "mean"
-    found = re.fullmatch(r"p_?(\d+)(?:[p._](\d+))?", low)
+    found = re.fullmatch(r"(?:p|percentile)_?(\d+)(?:[p._](\d+))?", low)
     if found:
         number = {"001": "0_1", "01": "1", "05": "5", "999": "99_9"}.get(found[1], found[1])
         return f"p{number}_{found[2]}" if found[2] else f"p{number}"

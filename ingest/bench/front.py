@@ -335,11 +335,15 @@ def headed(heading: str, base: Facts) -> Facts:
     return facts
 
 
+_MEASURED_ON = re.compile(r"\b(?:for|of) ([\w./-]{4,80}) on\b")  # "Sweep for NAME on 8x H100"
+
+
 def _model_in(heading: str) -> str:
     """The model that a heading is, or that alone is one of its parts: "NAME Q4_K_M, llama.cpp b9010"."""
     if _is_model(heading):
         return heading
     named = [part for part in _parts(heading) if _is_model(part)]
+    named = named or [one for one in _MEASURED_ON.findall(heading) if _is_model(one)]
     return named[0] if len(named) == 1 and not _COMPARES.search(heading) else ""
 
 

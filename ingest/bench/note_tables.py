@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Any
 
-from ingest.bench import cell_units, cells, corners, layers, loads, names, paired, serving, variants
+from ingest.bench import cell_units, cells, corners, layers, loaded, loads, names, paired, serving, variants
 from ingest.bench.around import (
     FIGURES,
     SETUP_LOAD,
@@ -22,6 +22,7 @@ from ingest.bench.around import (
     holds_figures,
     label_of,
     short_caption,
+    spoken_load,
     stated,
 )
 from ingest.bench.identity import Facts
@@ -84,7 +85,12 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
         return []
     told = headed(table.heading) or captioned(table.caption) or stated(table)
     measure = label_of(told) if told else None
-    spread = layers.flattened(table, measure) or corners.spread(table) or unpivoted(table, measure)
+    spread = (
+        layers.flattened(table, measure)
+        or corners.spread(table)
+        or corners.labelled(table)
+        or unpivoted(table, measure)
+    )
     if spread is not None:
         found = _by_rows(spread, base, client)
     elif (down := statistics_down(table)) is not None:
@@ -124,7 +130,8 @@ def is_turned(table: Table) -> bool:
     named = _results(first, _RESULTS)
     corner = words_of(table.header[0]) if table.header else None
     fewest = 5 if corner in ("metric", "metrics") else 2  # beside measures that nobody else takes
-    return named >= 2 and named * fewest >= len(first) and corner in METRIC_WORDS
+    told = corner in METRIC_WORDS or loaded.names_loads([cells.plain(one) for one in first])
+    return named >= 2 and named * fewest >= len(first) and told
 
 
 def _by_rows(table: Table, base: Facts, client: str) -> Iterator[Pair]:
@@ -137,7 +144,8 @@ def _by_rows(table: Table, base: Facts, client: str) -> Iterator[Pair]:
     units = Units.of(row for _, row in records)
     serial = _is_serial(table)
     for line, record in records:
-        for one in variants.setups(_full(record, table, serial)):
+        whole = _full(record, table, serial)
+        for one in (setup for part in loaded.split(whole) for setup in variants.setups(part)):
             if "test name" in one and one.get("test") == table.heading[-100:] and headed(table.heading):
                 del one["test"]  # it names the measure, and no test
             row = read_row(one, units, _for_engine(one.get("engine"), base))
@@ -167,7 +175,7 @@ def _is_serial(table: Table) -> bool:
 
 def _full(record: Mapping[str, str], table: Table, serial: bool) -> dict[str, str]:
     """A record with the load that its heading names, and its first cell as test where nothing else is."""
-    around = caption_load(short_caption(table)) | heading_load(table.heading)
+    around = spoken_load(table.caption) | caption_load(short_caption(table)) | heading_load(table.heading)
     told = {key: value for key, value in around.items() if _missing(record, key)}
     named = [place(label) for label in record]
     first = next(iter(record))
@@ -195,18 +203,17 @@ def _by_columns(table: Table, base: Facts, client: str) -> Iterator[Pair]:
         record: dict[str, Any] = {
             cells.plain(row[0]): row[index] for _, row in table.rows if len(row) > index
         }
-        row = read_row(
-            heading_load(table.heading) | _load_of(setup) | _setup_name(setup) | record,
-            Units.of([record]),
-            _for_engine(variants.engine_in(cells.plain(setup)), base),
-        )
-        yield row.facts, _point(row, client, table.line)
+        around = heading_load(table.heading) | _load_of(setup) | _setup_name(setup)
+        own = _for_engine(variants.engine_in(cells.plain(setup)), base)
+        for one in loaded.split(record, plain=True):
+            row = read_row(around | one, Units.of([one]), own)
+            yield row.facts, _point(row, client, table.line)
 
 
 def _setup_name(setup: str) -> dict[str, str]:
     """What the header of a setup's column names: an engine, or a test by that name."""
     name = cells.plain(setup)
-    if name.lower() in ("value", "result", ""):
+    if name.lower() in ("value", "result", "", "值", "数值", "结果"):
         return {}
     engine = variants.engine_in(name)
     if names.gpu(name):

@@ -90,11 +90,11 @@ def put(row: Row, kind: str, key: str, raw: Any) -> None:
         if str(value).lower() == "cpu":
             row.facts.gpu = row.facts.gpu_count = None
         _put_setting(row, "device", str(value).lower())
-    elif key == "gpu":
+    elif key == "gpu" and not re.fullmatch(r"\d{1,4}", str(value)):
         _put_gpu(row, str(value))
-    elif key == "gpu_count":
+    elif key in ("gpu", "gpu_count"):
         row.facts.gpu_count = int(cells.number(value) or 0) or row.facts.gpu_count
-        row.named.add(key)
+        row.named.add("gpu_count")
     elif key == "engine" and not names.known_engine(str(value)) and names.quantization(str(value)):
         _put_workload(row, "test", value)  # a label of the setup, not a server
     elif key == "engine" and (released := _RELEASE.fullmatch(str(value))) and names.known_engine(released[1]):
@@ -176,7 +176,8 @@ def _put_workload(row: Row, key: str, value: Any) -> None:
         before = row.workload.get(key)
         row.workload[key] = str(value) if before is None else f"{before} / {value}"
     elif key == "request_rate":
-        row.workload.setdefault(key, rate(value))
+        if (number := rate(value)) is not None:
+            row.workload.setdefault(key, number)
     else:
         counted = _COUNTED.fullmatch(str(value)) if key in _WIDE else None
         row.workload.setdefault(key, int(counted[1]) if counted else cells.whole(value))
@@ -186,7 +187,9 @@ def rate(value: Any) -> float | int | str | None:
     """A request rate: a number per second, ``"inf"``, or a word such as ``trace``."""
     if isinstance(value, float) and math.isinf(value):
         return "inf"
-    number = cells.whole(value)
+    cell, number = cells.read_cell(value), cells.whole(value)
+    if cell is not None and re.match(r"(?:ms|s|sec|%)(?!\w)", cell.rest):
+        return None  # a time or a share, whatever its label says
     return number if number is not None else (str(value).strip() or None if value is not None else None)
 
 

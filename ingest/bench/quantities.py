@@ -58,6 +58,7 @@ _DERIVED = re.compile(
 )
 _TALLY = re.compile(r"\b(?:counts?|scores?)\b")  # of a measure: how often it was taken, how it was rated
 _ASKED = re.compile(r"\b(?:timeout|threshold|budget|limit|deadline|slo|sla)\b")
+_PLANNED = re.compile(r"\b(?:targets?(?! (?:model|only))|goals?|sol|roofline|ideal|speed of light)\b")
 _CONDITION = re.compile(  # a limit under which something was measured: "@ SLO", "(SLO 500 ms)"
     rf"(?i)\s*@[^()@]*{_ASKED.pattern}[^()]*|(?<=[(,;])[^(),;]*{_ASKED.pattern}[^(),;]*\d[^(),;]*"
 )
@@ -146,6 +147,7 @@ def understand(label: str) -> Quantity | None:
 def _is_no_figure(words: str) -> bool:
     """Whether it is derived from a measure, asked of one (as goodput is not), or not of a service."""
     asked = _ASKED.search(words) and "goodput" not in words
+    asked = asked or (_PLANNED.search(words) and not _REQUEST_RATE.search(words))
     return bool(asked or any(one.search(words) for one in (_DERIVED, _TALLY, _ANOTHER_KIND)))
 
 
@@ -160,14 +162,13 @@ def _whole(words: str) -> Quantity | None:
 def _statistic(words: str) -> tuple[str | None, str]:
     """(statistic, words without it)."""
     found = re.search(
-        r"\bp ?(\d{1,2}(?:\.\d+)?|100|999)\b|\b(\d{1,2}(?:\.\d+)?)(?: ?th| ?%)? percentile\b", words
+        r"\bp ?(\d{1,2}(?:\.\d+)?|100|999)\b|\b(\d{1,2}(?:\.\d+)?)(?: ?th| ?%)? percentile\b"
+        r"|\bpercentile (?P<of>\d{1,2}(?:\.\d+)?)\b",
+        words,
     )
     if found:
-        number = (
-            (found[1] or found[2]).rstrip("0").rstrip(".")
-            if "." in (found[1] or found[2])
-            else found[1] or found[2]
-        )
+        number = found[1] or found[2] or found["of"]
+        number = number.rstrip("0").rstrip(".") if "." in number else number
         return "p" + {"999": "99.9"}.get(number, number).replace(".", "_"), _without(words, found)
     for word in words.split():
         if word in _STATISTICS:
@@ -208,7 +209,8 @@ def _rate(words: str) -> Quantity | None:
     if bench:  # "pp512": a test of llama-bench heads the column of its rates
         return Quantity("input_tok_s" if bench[1] == "pp" else "output_tok_s")
     spoken = f"{words} | {_statistic(words)[1]}"  # "tok_med_s": a statistic may part the unit
-    tokens, requests = bool(_TOKEN_RATE.search(spoken)), bool(_REQUEST_RATE.search(spoken))
+    requests = bool(_REQUEST_RATE.search(spoken))
+    tokens = bool(_TOKEN_RATE.search(spoken.replace("tput", "") if requests else spoken))
     if not tokens and not requests and "throughput" not in words and "durchsatz" not in words:
         return None
     if requests and not tokens:

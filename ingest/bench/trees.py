@@ -226,7 +226,7 @@ def _said(own: Mapping[str, Any]) -> dict[str, Any]:
         key: one
         for key, one in own.items()
         if one not in (None, "")
-        and key != "n"
+        and key.lower() != "n"
         and (place(key) is not None or ENGINE_VERSION.fullmatch(words_of(key)))
     }
 
@@ -258,7 +258,12 @@ def _merged(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> dict[str, Any
 
 
 def _qualified(own: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
-    """Labels that leave the kind of tokens open take it from the object's name ("prefill": {…})."""
+    """Labels that leave the kind of tokens open take it from the object's name ("prefill": {…}).
+
+    Rows of a list named after a load count it as "N".
+    """
+    if path and place(path[-1]) == ("workload", "concurrency") and "N" in own and path[-1] not in own:
+        own = {path[-1] if key == "N" else key: one for key, one in own.items()}
     name = next((one for one in reversed(path) if not one.isdecimal()), "")
     kind = understand(f"{name} tok/s")
     if kind is None or kind.loose or kind.name not in ("input_tok_s", "output_tok_s"):
@@ -274,6 +279,7 @@ def _named(path: tuple[str, ...], axes: Mapping[str, set[str]]) -> dict[str, Any
     """What the keys on the way say: a number under "prefill" is a length, a word names a test."""
     told: dict[str, Any] = {}
     words = [one for one in path if not _PLAIN_NAMES.fullmatch(one.lower()) and not one.isdecimal()]
+    words = [one for one in words if place(one) != ("workload", "concurrency")]
     steps: list[str] = []
     for above, key in pairwise(path):
         if key.isdecimal():
