@@ -39,6 +39,7 @@ _ABORTED = re.compile(
     r"(?:\[ *\d{1,5}\] )?\S{1,200}\.(?:cpp|cc|cu|cuh|c|h|hpp|m):\d{1,6}: (?!warning|note|error:)\S"
 )
 _PYDANTIC = re.compile(r"[\w.]*ValidationError: \d+ validation errors? for ")
+_RULE = re.compile(r"[-=*]{40,}\s*$")  # another program's words begin
 _DIGITS = re.compile(r"\d+|0x[0-9a-f]+")
 _FRAME = re.compile(
     r'\s*(?:\| )?File "(?P<file>[^"]{1,400})", line (?P<line>\d+), in (?P<function>\S{1,120})'
@@ -219,7 +220,7 @@ class Tracebacks:
         return block.is_stripped and EXCEPTION.match(text) is None
 
     def _extend(self, key: tuple[str, bool], tail: Finding, line: Line) -> bool:
-        if EXCEPTION.match(line.text) or len(tail.more) >= MAX_TAIL_LINES:
+        if EXCEPTION.match(line.text) or _RULE.match(line.text) or len(tail.more) >= MAX_TAIL_LINES:
             del self._tails[key]
             return False
         if line.text.strip():
