@@ -15,12 +15,17 @@ from ingest.bench.tables import Table
 _STAT = r"(?:p\d{1,2}(?:\.\d)?|mean|avg|average|median|min|max)"
 _LISTED = re.compile(rf"\b(?:(?:n|count)\s*/\s*{_STAT}|{_STAT})(?:\s*/\s*{_STAT})+\b", re.IGNORECASE)
 _COUNTS = ("n", "count")
+_ALONE = re.compile(_STAT, re.IGNORECASE)
+_STATED = re.compile(
+    rf"(?P<before>[A-Za-z][\w -]*?) {_STAT}|{_STAT} (?P<after>[A-Za-z][\w -]*)", re.IGNORECASE
+)
 _PARTING = re.compile(r"\s*/\s*")
 _UNIT = re.compile(r"(?i)\bin (milliseconds|seconds|ms|s)\b")
 
 
 def split(table: Table) -> Table:
     """The table with a column for each statistic, where labels or the line before it list them."""
+    table = replace(table, header=_continued(table.header))
     said = _LISTED.search(cells.plain(table.caption)) if len(table.caption) < 300 else None
     unit = _UNIT.search(table.caption)
     columns: list[tuple[int, int | None, str]] = []  # (column, part, label)
@@ -38,6 +43,20 @@ def split(table: Table) -> Table:
         return table
     rows = [(line, [_part(row, at, part) for at, part, _ in columns]) for line, row in table.rows]
     return replace(table, header=[label for *_, label in columns], rows=rows)
+
+
+def _continued(header: list[str]) -> list[str]:
+    """Labels with statistics alone after one of a latency that states its own: "Lat mean | P50 | P95"."""
+    told, before = list(header), ""
+    for at, label in enumerate(map(cells.plain, header)):
+        if before and _ALONE.fullmatch(label):
+            told[at] = f"{label} {before}"
+            continue
+        stated = _STATED.fullmatch(label)
+        measure = (stated["before"] or stated["after"] or "") if stated else ""
+        known = understand(label) if measure else None
+        before = measure if known and known.name.startswith(("ttft", "tpot", "itl", "e2e")) else ""
+    return told
 
 
 def _holds(table: Table, at: int, count: int) -> bool:

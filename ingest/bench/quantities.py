@@ -62,6 +62,7 @@ _PLANNED = re.compile(r"\b(?:targets?(?! (?:model|only))|goals?|sol|roofline|ide
 _CONDITION = re.compile(  # a limit under which something was measured: "@ SLO", "(SLO 500 ms)"
     rf"(?i)\s*@[^()@]*{_ASKED.pattern}[^()]*|(?<=[(,;])[^(),;]*{_ASKED.pattern}[^(),;]*\d[^(),;]*"
 )
+_OF_PROMPT = re.compile(r"(?i)\s*\((?:short|long|medium) (?:prompts?|context|inputs?)\)")  # which was asked
 _ANOTHER_KIND = re.compile(
     r"\b(?:[tg]?flops?|tflop s|gflop s|images?(?: per)? (?:s|sec|second)|imgs? (?:s|sec)|fps"
     r"|(?:alg|bus) ?bw|bandwidth|training|epoch|frames?(?: per)? (?:s|sec|second))\b"
@@ -133,7 +134,7 @@ def _words_of(label: str) -> str:
 @lru_cache(maxsize=4096)
 def understand(label: str) -> Quantity | None:
     """The quantity a label names, or ``None`` when it names none."""
-    label = _CONDITION.sub("", label[:_LONGEST])
+    label = _OF_PROMPT.sub("", _CONDITION.sub("", label[:_LONGEST]))
     words = re.sub(r" (?:from|via|based on) (?:itl|tpot|ttft|e2e)$", "", words_of(label))
     if not words or len(words) > 120:
         return None
