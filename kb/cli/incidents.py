@@ -148,6 +148,7 @@ def explaining(experiment: Experiment, records: Records) -> list[Found]:
         key=lambda pair: (
             pair[0]["id"] != best,
             not pair[1].sure,
+            not pair[1].chosen,
             -len(pair[1].met),
             len(pair[1].missing),
             -len(pair[0]["evidence"]),
