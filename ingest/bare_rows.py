@@ -1,7 +1,8 @@
 """Rows of a GPU trace without a header, where units and shapes say what each cell holds.
 
-Owns that reading of ``2026/03/01 12:00:00.1, 0, NVIDIA L4, 45 %, 1024 MiB, 61, 70.5 W`` and of stamps that
-stand between such rows. What two columns could both be, neither is: a figure is left out rather than guessed.
+Owns that reading of ``0, NVIDIA L4, 45 %, 1024 MiB, 61, 70.5 W`` in loops that stamp their rounds, and what
+columns other rows seem to have. What two columns could both be, neither is: a figure is left out rather than
+guessed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from itertools import islice
 from ingest.bare_numbers import roles_of
 from ingest.gpu_columns import Column, recognise_column
 from ingest.gpu_csv import TraceLayout
-from ingest.rounds import TIME, with_times
+from ingest.rounds import TIME, has_stamps, with_times
 
 _STAMP = re.compile(TIME)
 _KINDS = (
@@ -56,8 +57,22 @@ Columns = list[tuple[str, ...]]
 
 
 def find_layout(text: str) -> TraceLayout | None:
-    """The layout of the rows at the start of a trace without header; None where they do not say enough."""
-    lines = [line for line in text.split("\n")[: 2 * _LOOKED_AT] if line.strip()]
+    """The layout of the rows at the start of a stamped loop without header; None where units do not tell."""
+    lines = _lines(text)
+    return _of_units(lines) if has_stamps(lines) else None
+
+
+def likely_columns(text: str) -> list[str]:
+    """Names for ``--columns`` of rows without header, as their cells look; ``?`` where that is open."""
+    found = _of_units(_lines(text), numbers=True)
+    return [one.name.partition(" [")[0] or "?" for one in found.columns] if found else []
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.split("\n")[: 2 * _LOOKED_AT] if line.strip()]
+
+
+def _of_units(lines: Sequence[str], *, numbers: bool = False) -> TraceLayout | None:
     every = [line.split(",") for line in islice(with_times(lines), _LOOKED_AT)]
     width = Counter(len(row) for row in every).most_common(1)
     rows = [row for row in every if len(row) == width[0][0]]
@@ -67,7 +82,7 @@ def find_layout(text: str) -> TraceLayout | None:
     kinds = [_kind(column) for column in columns]
     units = [kind for kind in kinds if kind in _UNITS]
     if not units:
-        return _of_numbers(columns, kinds)
+        return _of_numbers(columns, kinds) if numbers else None
     if kinds.count(None) > _MOST_STRANGE or len(units) + len({"time", "name", "uuid"} & set(kinds)) < _FEWEST:
         return None
     roles = _roles(columns, kinds)

@@ -27,6 +27,11 @@ _TIMES = ("time", "epoch", "elapsed")
 _FEWEST = 2
 
 
+def has_stamps(lines: Iterable[str]) -> bool:
+    """Whether a loop wrote the time before its rows, or on lines of their own."""
+    return any(_ALONE.fullmatch(line.strip()) or _BEFORE.match(line) for line in lines if len(line) <= 400)
+
+
 def with_times(lines: Iterable[str], header: str = "") -> Iterator[str]:
     """Rows with the time that stands before them, on the same line or on one of its own, as their first cell.
 

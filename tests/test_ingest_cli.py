@@ -369,7 +369,7 @@ def test_a_trace_without_a_header_needs_its_columns_named(kbctl: Kbctl, tmp_path
     rows = (DEMO / VLLM_OK / "nvidia-smi.csv").read_text().splitlines()
     bare = tmp_path / "smi.csv"
     bare.write_text("\n".join(rows[1:]) + "\n")
-    kbctl("ingest", bare)
+    assert "--columns" in kbctl("ingest", bare)
     assert kbctl.json("sql", "SELECT status FROM source")["rows"] == [["refused"]]
     names = ",".join(one.split("[")[0].strip() for one in rows[0].split(","))
     assert kbctl.json("ingest", bare, "--columns", names)["sources"] == {"total": 1, "reread": 1}

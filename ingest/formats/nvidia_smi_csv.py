@@ -1,7 +1,8 @@
 """``nvidia-smi --query-gpu=… --format=csv``, in any choice of columns, and ``--query-compute-apps``.
 
 Owns recognising these two. The table itself is ingest.gpu_csv's. A file without a header is refused with what
-would help: its columns were chosen by whoever asked, so they cannot be guessed.
+would help: its columns were chosen by whoever asked, so they are not guessed. A loop that stamps its rounds
+is its author's own table, read as far as units tell.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from ingest.bare_rows import find_layout as find_bare
+from ingest.bare_rows import likely_columns
 from ingest.formats import Format, Unreadable
 from ingest.formats.nvidia_smi_topo import describe, matrix
 from ingest.gpu_columns import is_tool_name
@@ -52,7 +54,7 @@ def sniff_query(source: Source) -> float:
 
 def sniff_bare(source: Source) -> float:
     """Rows of values in the tool's own writing, and nothing else before them."""
-    if _bare(source):
+    if table_in(source) is None and likely_columns(source.raw_head):
         return 0.9
     lines = [line for line in source.head.split("\n")[:5] if line.strip()]
     return 0.9 if lines and lines[0][:1] != "{" and all(_is_bare_row(line) for line in lines) else 0.0
@@ -96,13 +98,15 @@ def read_with_columns(source: Source, columns: Sequence[str]) -> Reading:
 
 
 def read_bare(source: Source) -> Reading:
-    """Samples whose columns their cells tell; else refuse: the columns are not known."""
+    """Samples of a stamped loop whose units tell its columns; else refuse: the columns are not known."""
     if found := _bare(source):
         return _read_by_units(source, found)
     count = len(next(line for line in source.head.split("\n") if line.strip()).split(","))
+    likely = ",".join(likely_columns(source.raw_head))
+    example = "such as timestamp,index,name,utilization.gpu,power.draw"
     raise Unreadable(
         f"rows of nvidia-smi values without a header: name the {count} columns with --columns "
-        "(as they stood in --query-gpu, such as timestamp,index,name,utilization.gpu,power.draw)"
+        f"(as they stood in --query-gpu, {f'which looks like {likely}' if likely else example})"
     )
 
 
@@ -231,12 +235,12 @@ FORMATS = [
     Format(
         name="nvidia_smi_csv_bare",
         kind="trace",
-        version=3,
+        version=4,
         sniff=sniff_bare,
         read=read_bare,
         read_with_columns=read_with_columns,
-        docs="The same with `noheader`: read as far as units tell its columns, also where stamps stand "
-        "before rows or between them; refused until `--columns` names them where no unit does.",
+        docs="The same with `noheader`: refused until `--columns` names its columns, and told what they look "
+        "like. Where a loop's stamps stand before rows or between them, they are read as far as units tell.",
     ),
     Format(
         name="nvidia_smi_compute_apps",
