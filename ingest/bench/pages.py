@@ -126,6 +126,6 @@ def _rows(tokens: list[Token], start: int) -> Iterator[tuple[list[str], int]]:
         elif token.type in ("th_open", "td_open"):
             cells.append(tokens[index + 1].content.strip())
         elif token.type == "tr_close":
-            yield cells, line
+            yield cells or [""], line
         elif token.type == "table_close":
             return

@@ -61,13 +61,13 @@ def _is_rule(text: str) -> bool:
 
 
 def split_pipes(text: str) -> list[str]:
-    """Cells of one Markdown row; ``\\|`` stays a bar inside a cell."""
+    """Cells of one Markdown row, at least one; ``\\|`` stays a bar inside a cell."""
     parts = _PIPE.split(text.strip())
     if parts and not parts[0].strip():
         parts = parts[1:]
     if parts and not parts[-1].strip():
         parts = parts[:-1]
-    return [part.strip().replace("\\|", "|") for part in parts]
+    return [part.strip().replace("\\|", "|") for part in parts] or [""]
 
 
 def box_tables(lines: Iterable[tuple[int, str]]) -> list[Table]:
