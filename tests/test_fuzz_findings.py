@@ -48,8 +48,6 @@ FOUND = {
     f"throughput: 5.0 tokens/s, Running: {HUGE} reqs, Waiting: 0 reqs, GPU KV cache usage: 1.0%\n" * 3,
     "empty_table.md": "# TTFT (ms)\n\n|\n|---|\n|\n|\n\n| |\n|---|\n| TTFT (ms) |\n| tok/s |\n",
     "serial.md": "| run | TTFT (ms) |\n|---|---|\n" + "".join(f"| C{n} | 1{n} |\n" for n in (1, HUGE, 3)),
-    "bars_alone.md": "# |\n|\n--|",
-    "corner.md": "TTFT p50 (ms)||\n|-\n|",
     "corner.txt": "TTFT p50 (ms)||\n|-\n|",
     "monitor.txt": "GPU  POWER  GPU_T  MEM_T  GFX_CLK  GPU\n  0  430 W  60  50  1200 MHz  44%\n",
     "digits.txt": "$ vllm serve m --max-num-seqs " + "9" * 5000,
