@@ -104,11 +104,11 @@ def settled(record: Json, query: Query) -> Json | None:
     where one of them fails. Matching it with a variant is the same as matching the record, but cheaper."""
     if not about_engine(record, query.engine):
         return None
+    dated = in_range(record, query)  # first: most records are about releases that are gone
+    if dated[0] is False:
+        return None
     alternatives = [found for one in record["matches"] if (found := _settled(one, query))]
     if not alternatives:
-        return None
-    dated = in_range(record, query)
-    if dated[0] is False:
         return None
     return {**record, "matches": alternatives, "dated": (query.components, dated)}
 
