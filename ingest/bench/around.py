@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ingest.bench import cells, loads
 from ingest.bench.places import place
-from ingest.bench.quantities import Quantity, understand
+from ingest.bench.quantities import RESULTS, Quantity, understand
 from ingest.bench.spread_tables import is_derived
 from ingest.bench.tables import Table
 
@@ -47,18 +47,7 @@ SETUP_LOAD = re.compile(
     r"|\bc(?:onc(?:urrency)?)?[ =:]*(\d+)\b",
     re.IGNORECASE,
 )
-FIGURES = (
-    "ttft",
-    "tpot",
-    "itl",
-    "e2e",
-    "output_tok_s",
-    "input_tok_s",
-    "total_tok_s",
-    "tok_s",
-    "request_s",
-    "accuracy",
-)
+FIGURES = (*RESULTS, "accuracy")
 
 
 def heading_load(heading: str) -> dict[str, str]:

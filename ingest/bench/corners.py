@@ -9,11 +9,10 @@ import re
 
 from ingest.bench import cells, loads, variants
 from ingest.bench.places import place
-from ingest.bench.quantities import understand, words_of
+from ingest.bench.quantities import RESULTS, understand, words_of
 from ingest.bench.spread_tables import is_derived
 from ingest.bench.tables import Table
 
-_FIGURES = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
 _AXES = (  # what columns of bare numbers count, by the words around the table
     ("concurrency", re.compile(r"concurren|users?\b|clients?\b|streams?\b|parallel")),
     ("batch size", re.compile(r"\bbatch|\bbs\b")),
@@ -75,7 +74,7 @@ def _pairs(cell: str) -> dict[str, str]:
 
 def _names_measure(corner: str) -> bool:
     told = understand(corner)
-    return told is not None and told.name.startswith(_FIGURES) and (told.unit_stated or not told.loose)
+    return told is not None and told.name.startswith(RESULTS) and (told.unit_stated or not told.loose)
 
 
 def _axis(around: str) -> str:

@@ -12,9 +12,8 @@ from typing import Any
 
 from ingest.bench import loads
 from ingest.bench.places import place
-from ingest.bench.quantities import understand
+from ingest.bench.quantities import RESULTS, understand
 
-_FIGURES = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
 _BEHIND = re.compile(r"(?P<rest>[^@]{2,80}?)\s*@\s*(?P<load>[^@()]{1,30}?)(?P<aside>\s*\([^()]*\))?")
 _BEFORE = re.compile(r"(?P<load>.{1,40}?)\s+[-–—:|]\s+(?P<rest>.{2,80})")
 _BEFORE_PLAIN = re.compile(r"(?P<load>(?:C|BS|conc)[ =]?\d{1,5})\s+(?P<rest>.{2,80})", re.IGNORECASE)
@@ -79,4 +78,4 @@ def _without(shared: Mapping[str, Any], load: Mapping[str, str]) -> dict[str, An
 
 def _is_figure(label: Any) -> bool:
     told = understand(label) if isinstance(label, str) and place(label) is None else None
-    return told is not None and told.name.startswith(_FIGURES)
+    return told is not None and told.name.startswith(RESULTS)

@@ -11,10 +11,9 @@ from typing import Any
 from ingest.bench import cells
 from ingest.bench.families import statistic
 from ingest.bench.places import place
-from ingest.bench.quantities import understand
+from ingest.bench.quantities import RESULTS, understand
 
 _DIRECTED = ("input_tok_s", "output_tok_s", "total_tok_s")
-_RESULTS = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
 
 
 def spread(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,4 +73,4 @@ def by_cases(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
 
 def _measures(key: str) -> bool:
     told = understand(key)
-    return told is not None and told.name.startswith(_RESULTS)
+    return told is not None and told.name.startswith(RESULTS)

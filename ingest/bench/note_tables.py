@@ -28,7 +28,7 @@ from ingest.bench.around import (
 from ingest.bench.identity import Facts
 from ingest.bench.places import place
 from ingest.bench.placing import Row
-from ingest.bench.quantities import Quantity, labels, serves_tokens, understand, words_of
+from ingest.bench.quantities import RESULTS, Quantity, labels, serves_tokens, understand, words_of
 from ingest.bench.rows import read_row
 from ingest.bench.spread_tables import is_derived, statistics_down, unpivoted
 from ingest.bench.tables import Table
@@ -36,24 +36,7 @@ from ingest.bench.units import Units
 from kb.model import Measurement
 
 Pair = tuple[Facts, Measurement]
-_RESULTS = (
-    "ttft",
-    "tpot",
-    "itl",
-    "e2e",
-    "output_tok_s",
-    "input_tok_s",
-    "total_tok_s",
-    "tok_s",
-    "request_s",
-    "peak_",
-    "accept_",
-    "accuracy",
-    "completed",
-    "goodput",
-    "prefill_ms",
-    "decode_ms",
-)
+_RESULTS = (*RESULTS, "peak_", "accept_", "accuracy", "completed", "goodput", "prefill_ms", "decode_ms")
 _OTHER_RATE = re.compile(r"\b(?:agg|aggregate|decode|prefill)\b")  # beside setups: another measure
 _FORESEEN = re.compile(r"(?i)\b(?:expected (?:\w+ )?results?|projected|hypothetical|theoretical|predicted)\b")
 _UNMEASURED = re.compile(

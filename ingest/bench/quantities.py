@@ -30,6 +30,8 @@ class Quantity:
     loose: bool = False
 
 
+# How the names of metrics begin that are results of serving.
+RESULTS = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+(?:\.\d+)?|%|µ")
 _PROPER = re.compile(r"(?i)vllm|sglang|tensorrt|trtllm|lmdeploy|mlperf|(?-i:\b[A-Z]{2,}s\b)")  # one word each
 _LONGEST = 400  # longer text is no label

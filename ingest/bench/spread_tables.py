@@ -11,13 +11,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ingest.bench import cells, variants
 from ingest.bench.places import place
-from ingest.bench.quantities import labels, understand, words_of
+from ingest.bench.quantities import RESULTS, labels, understand, words_of
 from ingest.bench.tables import Table
 
 _STATISTICS: dict[str, str] = labels("statistics")
 _UNITS = frozenset(labels("time_units"))
 _COUNTS = frozenset(("n", "count", "samples", "num samples", "unit", "units", "notes", "note"))
-_FIGURES = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
 _DERIVED = re.compile(
     r"delta|Δ|gain|speed ?up|improvement|diff|change|ratio|vs\.?$|^vs |saving|overhead|%$|notes?|comment"
 )
@@ -202,12 +201,12 @@ def _measures(table: Table, spread: Collection[int]) -> int | None:
 
 def _is_timed(measure: str) -> bool:
     told = understand(f"mean {measure}")
-    return told is not None and told.name.startswith((*_FIGURES, "prefill", "decode"))
+    return told is not None and told.name.startswith((*RESULTS, "prefill", "decode"))
 
 
 def _is_figure(label: str) -> bool:
     told = understand(cells.plain(label))
-    return told is not None and told.name.startswith(_FIGURES)
+    return told is not None and told.name.startswith(RESULTS)
 
 
 def _by_statistics(table: Table, statistics: dict[int, str], column: int) -> Records:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ingest.bench.places import place
-from ingest.bench.quantities import understand, words_of
+from ingest.bench.quantities import RESULTS, understand, words_of
 from ingest.bench.spread_tables import is_statistic
 
 _VALUE = r"[~≈]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d+)?"
@@ -31,7 +31,6 @@ _MARKED = re.compile(r"^\s*(?:={2,}|#{1,4} |-{3,}|\*{2,})")
 _LOGGED = re.compile(r"\b(?:INFO|WARNING|DEBUG|ERROR)\b|it/s\]|\{$")  # no title, though it stand above
 _FEWEST = 3  # lines: fewer are found one by one
 _LONGEST = 240
-_RESULTS = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
 
 
 @dataclass(slots=True)
@@ -87,7 +86,7 @@ def _spread(text: str) -> dict[str, str]:
         return {}
     measure = text[: pairs[0].start()].strip(" \t:-|*>([")
     told = understand(f"mean {measure}") if len(measure) < 50 else None
-    if told is None or not told.name.startswith(_RESULTS):
+    if told is None or not told.name.startswith(RESULTS):
         return {}
     return {f"{one['key']} {measure} {one['unit'] or ''}".strip(): one["value"] for one in pairs}
 
@@ -116,7 +115,7 @@ def _meaning(label: str) -> str:
 
 def _is_result(one: Stanza) -> bool:
     told = [quantity.name for label in one.record if (quantity := understand(label))]
-    return len(one.lines) >= _FEWEST and len(told) > 1 and any(name.startswith(_RESULTS) for name in told)
+    return len(one.lines) >= _FEWEST and len(told) > 1 and any(name.startswith(RESULTS) for name in told)
 
 
 def _bare(text: str) -> str:
@@ -134,4 +133,4 @@ def _is_section(text: str) -> bool:
     """Whether a line names a measure whose statistics follow."""
     title = _bare(text)
     told = understand(f"mean {title}") if title and len(title) < _LONGEST else None
-    return told is not None and told.name.startswith(_RESULTS)
+    return told is not None and told.name.startswith(RESULTS)

@@ -14,10 +14,9 @@ from typing import Any
 from ingest.bench import cells, members, names, requests, spread_tables
 from ingest.bench.places import ENGINE_VERSION, place
 from ingest.bench.placing import DEVICES
-from ingest.bench.quantities import serves_tokens, understand, words_of
+from ingest.bench.quantities import RESULTS, serves_tokens, understand, words_of
 from ingest.bench.units import Units
 
-_RESULTS = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
 _QUALITY = ("accuracy",)
 _PLAIN_NAMES = re.compile(
     r"results?|cases|runs?|benchmarks?|metrics|data|rows|cells|steps|phases|bench|items|entries|measurements|laeufe"
@@ -214,7 +213,7 @@ def _is_result(own: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
     told = {
         one.name for key, raw in own.items() if cells.number(raw) is not None and (one := understand(key))
     }
-    if any(name.startswith(_RESULTS) for name in told):
+    if any(name.startswith(RESULTS) for name in told):
         return serves_tokens(own)
     labelled = any(place(key) in (("workload", "test"), ("workload", "dataset")) for key in {**own, **said})
     return labelled and any(name in _QUALITY for name in told)

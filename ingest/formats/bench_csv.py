@@ -24,7 +24,7 @@ from ingest.bench import (
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.places import place
 from ingest.bench.placing import Row
-from ingest.bench.quantities import serves_tokens, understand
+from ingest.bench.quantities import RESULTS, serves_tokens, understand
 from ingest.bench.rows import read_row
 from ingest.bench.sniffing import is_page
 from ingest.bench.units import Units
@@ -34,23 +34,12 @@ from kb.model import LineCount, Measurement, Problem, Reading
 
 _CLIENT = "table"
 _MOST_BYTES = 4 << 20
-RESULT_PREFIXES = (
-    "ttft",
-    "tpot",
-    "itl",
-    "e2e",
-    "output_tok_s",
-    "input_tok_s",
-    "total_tok_s",
-    "tok_s",
-    "request_s",
-)
 
 
 def results_in(header: Iterable[str]) -> int:
     """How many labels name a result: a latency or a throughput."""
     found = (understand(label) for label in header)
-    return len({one.name for one in found if one and one.name.startswith(RESULT_PREFIXES)})
+    return len({one.name for one in found if one and one.name.startswith(RESULTS)})
 
 
 def _sniff(source: Source) -> float:

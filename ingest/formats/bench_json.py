@@ -12,11 +12,11 @@ from ingest.bench import file_names, jsontext, placeholders, requests, serving, 
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.places import place
 from ingest.bench.placing import Row
-from ingest.bench.quantities import understand
+from ingest.bench.quantities import RESULTS, understand
 from ingest.bench.rows import read_row
 from ingest.bench.units import Units
 from ingest.formats import Format, Unreadable
-from ingest.formats.bench_csv import RESULT_PREFIXES, take_options
+from ingest.formats.bench_csv import take_options
 from ingest.sources import Source
 from kb.model import Measurement, Problem, Reading, Warning  # noqa: A004
 
@@ -29,7 +29,7 @@ def _sniff(source: Source) -> float:
         return 0.0
     keys = jsontext.keys_in(head, 1500)
     told = [found for key in keys if (found := understand(key))]
-    results = {one.name for one in told if one.name.startswith(RESULT_PREFIXES)}
+    results = {one.name for one in told if one.name.startswith(RESULTS)}
     placed = {place(key) for key in keys} - {None}
     if results and len(results) + len(placed) >= 2:
         return 0.85 if len(results) > 1 else 0.5

@@ -13,12 +13,11 @@ from typing import Any
 from ingest.bench import file_names, front, jsontext, stanzas
 from ingest.bench.identity import benchmark, grouped
 from ingest.bench.places import place
-from ingest.bench.quantities import understand
+from ingest.bench.quantities import RESULTS, understand
 from ingest.bench.rows import read_row
 from ingest.bench.sniffing import below_pages, needing
 from ingest.bench.units import Units
 from ingest.formats import Format, Unreadable
-from ingest.formats.bench_csv import RESULT_PREFIXES
 from ingest.pyrepr import parse_mapping
 from ingest.sources import Source
 from kb.model import Experiment, GpuTrace, LineCount, Reading, Telemetry
@@ -133,7 +132,7 @@ def _mapping(text: str) -> dict[str, Any]:
 
 def _has_result(record: Mapping[str, Any]) -> bool:
     told = [understand(label) for label in record]
-    return any(one and one.name.startswith(RESULT_PREFIXES) for one in told)
+    return any(one and one.name.startswith(RESULTS) for one in told)
 
 
 _SCORE = re.compile(

@@ -12,12 +12,11 @@ from ingest.bench import file_names, front, note_tables, placeholders, tables
 from ingest.bench.aligned import aligned_tables
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.places import place
-from ingest.bench.quantities import understand, words_of
+from ingest.bench.quantities import RESULTS, understand, words_of
 from ingest.bench.sniffing import is_page, needing
 from ingest.bench.spread_tables import is_statistic
 from ingest.bench.tables import Table
 from ingest.formats import Format, Unreadable
-from ingest.formats.bench_csv import RESULT_PREFIXES
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Problem, Reading
 
@@ -37,7 +36,7 @@ def is_header(cells: Sequence[str]) -> bool:
     if words_of(cells[0]) in note_tables.METRIC_WORDS and not any(map(understand, cells[1:])):
         return True  # measures down, setups across
     told = [understand(cell) for cell in cells]
-    results = sum(one is not None and one.name.startswith(RESULT_PREFIXES) for one in told)
+    results = sum(one is not None and one.name.startswith(RESULTS) for one in told)
     known = sum(one is not None or place(cell) is not None for one, cell in zip(told, cells, strict=True))
     return results >= 1 and known >= 2 and known * 4 >= len(cells)
 
