@@ -255,8 +255,9 @@ def _say_alike(engine: str | None, given: Mapping[str, Any], found: dict[str, An
     )
     if truth(expert) and "ep" not in found:
         found["ep"] = int(found.get("tp") or 1) * int(found.get("dp") or 1 if engine == "vllm" else 1)
-    if engine == "sglang" and str(given.get("moe_a2a_backend") or "none").lower() != "none" and "tp" in found:
-        found["ep"] = found["tp"]  # SGLang spreads experts over the tensor group, whatever ep_size says
+    spread = setting(given, dialect(engine or "").get("spreads_experts_over_tp", ""))
+    if str(spread or "none").lower() != "none" and "tp" in found:
+        found["ep"] = found["tp"]  # whatever was said of it
     for word in ("tp", "ep", "dp", "pp", "max_len"):
         if isinstance(found.get(word), str) and found[word].isdigit():
             found[word] = int(found[word])
