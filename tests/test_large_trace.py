@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from ingest.large_trace import form_of
 from ingest.samples import Samples
 from ingest.sources import Source
 from kb.model import Reading
-from kb.store import loading, open_store
+from kb.store import Store, loading, open_store
 from kb.store.loading import Loader
 from kb.store.samples import put_samples
 from kb.wire import telemetry_to_wire
@@ -127,6 +129,20 @@ def test_other_writings_tell_the_same(
     assert kept[0][0][-1] == 4
 
 
+ODD = b"2026/03/01 11:40:00.000, 0, NVIDIA H200, [N/A], 12.5, [Not Supported], 0x0, Active\n"
+
+
+@contextmanager
+def loader_of(folder: Path) -> Iterator[tuple[Store, Loader, bytes]]:
+    """A store, a loader of one trace into it, and the rows of that trace."""
+    found = layout(rows())
+    form = form_of(found) if found else None
+    assert form is not None
+    body = rows().partition("\n")[2].encode()
+    with open_store(folder / "kb.duckdb", write=True) as store, store.transaction():
+        yield store, Loader(store, 7, form, len(body), folder), body
+
+
 def load(loader: Loader, *rows: bytes) -> tuple[int, list[int]]:
     for some in rows:
         loader.add(some)
@@ -134,32 +150,18 @@ def load(loader: Loader, *rows: bytes) -> tuple[int, list[int]]:
 
 
 def test_refused_cells_are_foreseen_and_make_parts_smaller(tmp_path: Path) -> None:
-    found = layout(rows())
-    assert found is not None
-    form = form_of(found)
-    assert form is not None
-    body = rows().partition("\n")[2].encode()
-    odd = b"2026/03/01 11:40:00.000, 0, NVIDIA H200, [N/A], 12.5, [Not Supported], 0x0, Active\n"
-    with open_store(tmp_path / "kb.duckdb", write=True) as store, store.transaction():
-        loader = Loader(store, 7, form, len(body), tmp_path)
-        assert (loader.add(body), loader.add(odd), loader.add(TROUBLE.encode())) == (0, 2, 5)
+    with loader_of(tmp_path) as (_, loader, body):
+        assert (loader.add(body), loader.add(ODD), loader.add(TROUBLE.encode())) == (0, 2, 5)
         assert loader.load() == (2002, [2000, 2001])
-        assert (loader.add(odd), loader.add(TROUBLE.encode())) == (0, 2)
+        assert (loader.add(ODD), loader.add(TROUBLE.encode())) == (0, 2)
         loader.load()
         loader.finish()
 
 
 def test_cells_without_a_value_are_refused_until_they_were_seen(tmp_path: Path) -> None:
-    found = layout(rows())
-    assert found is not None
-    form = form_of(found)
-    assert form is not None
-    body = rows().partition("\n")[2].encode()
-    odd = b"2026/03/01 11:40:00.000, 0, NVIDIA H200, [N/A], 12.5, [Not Supported], 0x0, Active\n"
-    with open_store(tmp_path / "kb.duckdb", write=True) as store, store.transaction():
-        loader = Loader(store, 7, form, len(body), tmp_path)
-        assert load(loader, body + odd) == (2001, [2000])
-        assert load(loader, body, odd) == (2001, [])
+    with loader_of(tmp_path) as (store, loader, body):
+        assert load(loader, body + ODD) == (2001, [2000])
+        assert load(loader, body, ODD) == (2001, [])
         assert store.rows("SELECT count(*), count(utilization_pct), count(sm_clock_mhz) FROM sample") == [
             (4001, 4000, 4000)
         ]
@@ -167,13 +169,7 @@ def test_cells_without_a_value_are_refused_until_they_were_seen(tmp_path: Path) 
 
 
 def test_duckdb_loads_what_it_can_and_names_what_is_no_row(tmp_path: Path) -> None:
-    found = layout(rows())
-    assert found is not None
-    form = form_of(found)
-    assert form is not None
-    body = rows().partition("\n")[2].encode()
-    with open_store(tmp_path / "kb.duckdb", write=True) as store, store.transaction():
-        loader = Loader(store, 7, form, len(body), tmp_path)
+    with loader_of(tmp_path) as (store, loader, body):
         assert load(loader, body) == (2000, [])
         assert load(loader, body + TROUBLE.encode()[:9], TROUBLE.encode()[9:] + b"cut, 1\n" + body) == (
             4002,
