@@ -18,7 +18,7 @@ from ingest.traces import line_count
 from kb.model import Backend, Hardware, Reading
 
 _PAIR = re.compile(r"^\s{0,6}([A-Za-z][\w .()/#-]*?)\s*:\s*(.*?)\s*$")
-_GPU = re.compile(r"^\s*GPU ([\d,\s-]+):\s*(.+?)\s*$")
+_GPU = re.compile(r"^\s*(?:GPU models and configuration\s*:\s*)?GPU ([\d,\s-]+):\s*(.+?)\s*$")
 _PACKAGE = re.compile(r"^\s*\[(?:pip3?|conda)\]\s+([\w.-]+)(?:==|\s+)(\d\S*)")
 _VARIABLE = re.compile(r"^((?:VLLM|SGLANG|SGL|NCCL|CUDA|TORCH|HF|OMP|LD|PYTORCH|TRTLLM|NVIDIA|HIP)\w*)=(.*)$")
 _MARKS = (
@@ -103,13 +103,15 @@ class _Report:
 
     def hardware(self) -> Hardware:
         """GPUs, their count, driver and CUDA."""
-        names = [re.sub(r"\s*\(.*\)$|,.*$", "", name) for name in self.gpus.values()]
+        # ROCm's report names the one kind of card, not each of them: their count is then unknown.
+        kind = _first(self.pairs, ("gpu models and configuration",)) or ""
+        names = [re.sub(r"\s*\(.*\)$|,.*$", "", name) for name in self.gpus.values() or (kind,)]
         capability = self.pairs.get("gpu 0 compute capability") or ""
         return hardware(
             names,
             None,
             known(re.sub(r"[^\d.].*$", "", capability)),
-            count=len(names) or None,
+            count=len(self.gpus) or None,
             driver=_first_line(self._value("driver")),
             cuda=plain_version(self._value("cuda")),
         )
@@ -122,11 +124,11 @@ class _Report:
                 packages.setdefault(label, value.split()[0])
         found, engine, version = split_packages(packages)
         for name in ("vllm", "sglang", "tensorrt-llm"):
-            told = plain_version(self._value(f"engine_{name}"))
-            if told and re.match(r"\d", told) and not engine:
-                engine, version = name, told
-        torch, python = plain_version(self._value("torch")), plain_version(self._value("python"))
-        base = {name: word for name, word in (("torch", torch), ("python", python)) if word}
+            word = plain_version(self._value(f"engine_{name}"))
+            if word and re.match(r"\d", word) and not engine:
+                engine, version = name, word
+        told = {name: plain_version(self._value(name)) for name in ("torch", "python", "rocm")}
+        base = {name: word for name, word in told.items() if word}
         return Backend(
             engine=engine,
             engine_version=version,
@@ -139,7 +141,8 @@ class _Report:
 
 
 def _first(pairs: Mapping[str, str], labels: tuple[str, ...]) -> str | None:
-    return next((word for label in labels if (word := known(pairs.get(label)))), None)
+    words = (known(pairs.get(label)) for label in labels)
+    return next((word for word in words if word and word.lower() != "could not collect"), None)
 
 
 def _first_line(text: str | None) -> str | None:
@@ -157,6 +160,7 @@ def _indices(text: str) -> list[str]:
 FORMAT = Format(
     name="collect_env",
     kind="config",
+    version=2,
     sniff=sniff,
     read=read,
     docs="Reports of the environment as issues carry them (PyTorch's and vLLM's `collect_env`, SGLang's "

@@ -16,6 +16,7 @@ from ingest.traces import line_count, summary_reading, telemetry_of, trace_readi
 from kb.model import Problem, Reading
 
 _HEADER = re.compile(r"^#\s*(?:(?:Date|Time)\b[\s,]*)*gpu\b.*$", re.MULTILINE | re.IGNORECASE)
+_UNITS = re.compile(r"[ \r]*\n#\s*((?:YYYYMMDD[\s,]*|HH:MM:SS[\s,]*)*Idx\b[^\n]*)")
 _TOOL = "nvidia-smi"
 _SHARES = (("sm", "utilization_pct_max"), ("mem", "memory_utilization_pct_max"), ("fb", "memory_mib_max"))
 
@@ -49,7 +50,7 @@ def dmon_layout(head: str) -> TraceLayout | None:
     header = _header(head)
     if header is None:
         return None
-    columns = tuple(recognise_column(name) for name in _names(header))
+    columns = tuple(recognise_column(name) for name in _with_units(head, header))
     skip = head[: head.index(header)].count("\n") + 1
     return TraceLayout(columns, "," if "," in header else "", ".", header, skip)
 
@@ -119,11 +120,21 @@ def _names(header: str) -> list[str]:
     return header.lstrip("# ").lower().replace(",", " ").split()
 
 
+def _with_units(head: str, header: str) -> list[str]:
+    """The names, with those units beside them that the line below gives to metrics of ``--gpm-metrics``."""
+    names, units = _names(header), _UNITS.match(head, head.index(header) + len(header))
+    words = units[1].replace(",", " ").split() if units else []
+    if len(words) != len(names):
+        return names
+    pairs = zip(names, words, strict=True)
+    return [f"{name} [{unit[4:]}]" if unit.startswith("GPM:") else name for name, unit in pairs]
+
+
 FORMATS = [
     Format(
         name="nvidia_smi_dmon",
         kind="trace",
-        version=3,
+        version=4,
         sniff=sniff_dmon,
         read=read_dmon,
         docs="Output of `nvidia-smi dmon`, any `-s` groups, with `-o DT`, or as CSV: "
