@@ -80,7 +80,7 @@ ACCESS = Bulk(marker=b'" 200 OK', busy=(b'"POST /',))
 
 _LOGGISH = re.compile(
     r"\b(?:INFO|WARN(?:ING)?|ERROR|DEBUG|CRITICAL|FATAL)\b|Traceback \(most|^[ \t]*File \"|"
-    r"\d\d:\d\d:\d\d|[Ee]rror: ",
+    r"^\W{0,3}(?:\w{3} )?[\d./T -]{0,14}\d\d:\d\d:\d\d|[Ee]rror: ",
     re.MULTILINE,
 )
 _DOCUMENT = re.compile(r'\ufeff?\s*[{[]\s*\n\s*["{\[]')

@@ -45,6 +45,7 @@ OURS = {
     "result_lines",
     "text_table",
     "perf_logs",
+    "http_load",
     "kernel_tuning",
     "kbctl_export",
     "kbctl_toml",

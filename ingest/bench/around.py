@@ -11,7 +11,7 @@ from dataclasses import replace
 from ingest.bench import cells, loads
 from ingest.bench.places import place
 from ingest.bench.quantities import RESULTS, Quantity, understand
-from ingest.bench.spread_tables import is_derived
+from ingest.bench.spread_tables import is_derived, is_statistic
 from ingest.bench.tables import Table
 
 _HEADING_LOADS = re.compile(
@@ -98,6 +98,18 @@ def short_caption(table: Table) -> str:
     )
 
 
+def measured(table: Table) -> Table:
+    """The table with the latency that its heading names in labels that are statistics alone: "P50 (ms)"."""
+    bare = [at for at, label in enumerate(table.header) if at and is_statistic(cells.plain(label))]
+    told = understand(f"mean {cells.plain(table.heading.rsplit(' / ', 1)[-1])}") if len(bare) > 1 else None
+    others = [*table.header, *(row[0] for _, row in table.rows if row)]
+    if told is None or "_ms_" not in told.name or any(understand(cells.plain(one)) for one in others):
+        return table
+    base = told.name.partition("_ms_")[0]
+    header = [f"{base} {label}" if at in bare else label for at, label in enumerate(table.header)]
+    return replace(table, header=header)
+
+
 def headed(heading: str) -> Quantity | None:
     """The metric of the innermost heading that names one with its unit."""
     for part in reversed(heading.split(" / ")):
@@ -137,11 +149,14 @@ def holds_figures(table: Table) -> bool:
     return bool(inner) and all(one is not None and not one.rest for one in map(cells.read_cell, inner))
 
 
+_TIMES = {1.0: "ms", 1e3: "s", 1e-3: "us", 1e-6: "ns", 6e4: "minutes"}
+
+
 def label_of(quantity: Quantity) -> str:
-    """A label that means the quantity, in its own unit."""
+    """A label that means the quantity, in the unit that it was stated in."""
     if "_ms_" in quantity.name:
         base, _, stat = quantity.name.partition("_ms_")
-        return f"{stat} {base} ms"
+        return f"{stat} {base} {_TIMES.get(quantity.factor, 'ms')}"
     return {
         "tok_s": "tok/s",
         "output_tok_s": "output tok/s",

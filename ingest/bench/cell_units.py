@@ -40,7 +40,29 @@ def with_units(table: Table) -> Table:
             header if rates else [f"{one} tok/s" if at == whole else one for at, one in enumerate(header)]
         )
         header = [f"{label} tok/s" if _SCOPE.fullmatch(words_of(label)) else label for label in header]
+        header = _with_whole(header, columns)
     return replace(table, header=header)
+
+
+def _with_whole(header: list[str], columns: list[list[str]]) -> list[str]:
+    """The rate of all beside that of one, whose unit it shares: "per stream (tok/s)", "aggregate"."""
+    shares = any(
+        told.name.endswith("tok_s_per_user") and told.unit_stated
+        for label in header
+        if (told := understand(cells.plain(label)))
+    )
+    named = any(told.name.endswith("tok_s") for label in header if (told := understand(cells.plain(label))))
+    return [
+        f"{label} tok/s"
+        if shares and not named and words_of(label) in _WHOLE and all(map(_is_bare, columns[at]))
+        else label
+        for at, label in enumerate(header)
+    ]
+
+
+def _is_bare(raw: str) -> bool:
+    cell = cells.read_cell(raw)
+    return cell is not None and not cell.rest
 
 
 def _siblings(header: list[str]) -> list[str]:

@@ -96,7 +96,7 @@ def _counted(row: Row) -> str | None:
     width = row.workload.get("batch_size") or row.workload.get("concurrency") or row.workload.get("prompts")
     seconds = (row.metrics.get("e2e_ms_mean") or 0) / 1e3
     measured = row.metrics.get("tok_s", row.metrics.get("tok_s_p50"))
-    if one := _of_one(row, measured):
+    if one := _of_one(row, measured) or _of_answer(row, measured):
         return one
     totals = row.metrics.get("total_tokens")
     if totals and row.metrics.get("duration_s") and measured:
@@ -117,6 +117,18 @@ def _of_one(row: Row, measured: float | None) -> str | None:
     if abs(made / seconds - measured) < 0.05 * measured:
         return "output_tok_s"
     return "output_tok_s_per_user" if measured < 0.7 * made / seconds else None
+
+
+def _of_answer(row: Row, measured: float | None) -> str | None:
+    """Whether a rate is that of one answer over its time, where so many answers a second make another."""
+    made, answers = row.workload.get("output_len"), row.metrics.get("request_s")
+    seconds = (row.metrics.get("e2e_ms_mean") or 0) / 1e3
+    if not (made and answers and seconds and measured):
+        return None
+    single, whole = (abs(one - measured) < 0.05 * measured for one in (made / seconds, made * answers))
+    if single == whole:
+        return None
+    return "output_tok_s_per_user" if single else "output_tok_s"
 
 
 def _of_total(row: Row, totals: float, measured: float) -> str | None:

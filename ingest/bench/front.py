@@ -58,6 +58,12 @@ def _engine_named(key: str) -> str | None:
     return names.engine(found["engine"].replace(" ", "-")) if found else None
 
 
+def without_components(pairs: Iterable[tuple[str, str]], headings: Iterable[str]) -> list[tuple[str, str]]:
+    """The fields without a server's release where headings name other servers: it is one of several there."""
+    headed = {found for heading in headings for found in _servers_in(heading)}
+    return [(key, raw) for key, raw in pairs if not headed - {named := _engine_named(key)} or named is None]
+
+
 _REMARK = re.compile(r"\s*\([^()]*\)|\s[—–]\s.*")
 _RELEASE = re.compile(
     r"\b(?P<engine>vLLM|SGLang|TensorRT-LLM|TRT-LLM|llama\.cpp|LMDeploy|TGI|Ollama)"
@@ -118,7 +124,7 @@ def _take(facts: Facts, key: str, value: str) -> None:
     elif where is None:
         if key.islower() and names.is_option(key.strip("`")) and value.count(" ") < 2:
             facts.settings.setdefault(key.strip("`"), _typed(value))
-    elif where[0] == "settings" and value.count(" ") < 3:
+    elif where[0] == "settings" and value.count(" ") < 3 and not _measured_size(value):
         number = cells.whole(value) if re.fullmatch(r"\d+", value) else None
         facts.settings.setdefault(where[1], value if number is None else number)
     elif where == ("identity", "engine") and VAGUE_ENGINE.search(key) and not names.engine_within(value):
@@ -128,6 +134,11 @@ def _take(facts: Facts, key: str, value: str) -> None:
             facts.engine_version = facts.engine_version or value.split(maxsplit=1)[0].removeprefix("v")
     elif where[0] == "identity":
         _identity(facts, where[1], _AT_ADDRESS.sub("", value))
+
+
+def _measured_size(value: str) -> bool:
+    """Whether a value under the name of a setting tells how much there is of it ("KV cache: 58 GiB")."""
+    return re.match(r"[~≈]?\d[\d.,]*\s?(?:[GMK]i?B|tok)", value) is not None
 
 
 _AT_ADDRESS = re.compile(r"\s@\s\S+:\d+$")  # "GLM-5 @ localhost:5264"
@@ -173,6 +184,8 @@ def _identity(facts: Facts, key: str, value: str) -> None:
     if key == "gpu_count":
         facts.gpu_count = facts.gpu_count or (int(cells.number(value) or 0) or None)
     elif key == "engine":
+        if value.count(" ") > _LONGEST_NAME and not names.engine_within(value):
+            return  # a sentence
         found = re.match(r"^(.+?)[\s=]+v?(\d+\.[\w.+-]*)$", value)
         facts.engine = facts.engine or names.engine(found[1].rstrip("=: ") if found else value)
         facts.engine_version = facts.engine_version or (found[2] if found else None)
@@ -180,6 +193,9 @@ def _identity(facts: Facts, key: str, value: str) -> None:
         if key == "model" and facts.model is None:
             facts.quantization = facts.quantization or _told_aside(value)
         setattr(facts, key, getattr(facts, key) or _short(facts, key, value))
+
+
+_LONGEST_NAME = 3  # blanks in the name of a server that nobody knows, or of a quantization
 
 
 def _told_aside(value: str) -> str | None:
@@ -194,9 +210,11 @@ def _short(facts: Facts, key: str, value: str) -> str | None:
         cuda = re.search(r"CUDA\s+(\d+\.\d+)", value)
         facts.cuda = facts.cuda or (cuda[1] if cuda and key == "driver" else None)
         return _version(value)
+    if key == "quantization" and value.count(" ") > _LONGEST_NAME:
+        return None  # a sentence
     if key in ("gpu", "model"):
         bare = re.sub(r"\s*\((?![x×]\d)[^()]*\)\s*$", "", value)
-        first = re.sub(r"\s*\(.*$", "", re.split(r"\s+[·+|—–]\s+|,\s|;\s", bare)[0])
+        first = re.sub(r"\s*\(.*$", "", re.split(r"\s+[·+|—–@]\s+|,\s|;\s|\s+on\s+(?=\d)", bare)[0])
         if key == "gpu" and first != bare and split_count(first)[1] and _remarks(bare[len(first) :]):
             driver = re.search(r"\bdriver (\d+\.\d+(?:\.\d+)*)", bare)
             facts.driver = facts.driver or (driver[1] if driver else None)
@@ -245,10 +263,10 @@ _COUNTED = re.compile(r"(?<![\w.])(?P<count>\d{1,3})\s?[x×]\s?(?P<name>[A-Za-z\
 _TP = re.compile(r"\b(?P<key>TP|PP|EP|DP)\s?[=:]?\s?(?P<n>\d{1,3})\b")
 
 
-_ONLY_A_NAME = re.compile(r"[A-Za-z][\w./-]*(?: [\w./()-]+){0,4}")
+_ONLY_A_NAME = re.compile(r"[A-Za-z][\w./-]*(?: [\w./()-]+){0,4}", re.ASCII)
 _MORE_THAN_A_NAME = re.compile(
     r"(?i)\b(?:on|vs?|with|for|of|and|the|results?|report|baseline|analysis|performance|benchmarks?|bench|row|summary"
-    r"|test(?:s|ing)?|setup|config\w*|serving|throughput|latency|context|runs?|notes?|vllm|sglang|details|comparison)\b"
+    r"|test(?:s|ing)?|check|status|sweep|local|scaling|setup|config\w*|serving|throughput|latency|context|runs?|notes?|vllm|sglang|details|comparison)\b"
 )
 
 

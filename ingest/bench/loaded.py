@@ -17,6 +17,11 @@ from ingest.bench.quantities import RESULTS, understand
 _BEHIND = re.compile(r"(?P<rest>[^@]{2,80}?)\s*@\s*(?P<load>[^@()]{1,30}?)(?P<aside>\s*\([^()]*\))?")
 _BEFORE = re.compile(r"(?P<load>.{1,40}?)\s+[-–—:|]\s+(?P<rest>.{2,80})")
 _BEFORE_PLAIN = re.compile(r"(?P<load>(?:C|BS|conc)[ =]?\d{1,5})\s+(?P<rest>.{2,80})", re.IGNORECASE)
+_SIZED = re.compile(
+    r"(?:(?P<size>\d{1,4}k)\s+)?(?P<way>pp|tg)(?(size)|\s?@\s?(?P<behind>\d{1,4}k))"
+    r"(?:\s*\(?(?:tok(?:en)?s?/s|t/s)\)?)?",
+    re.IGNORECASE,
+)
 _LOAD = re.compile(
     r"(?P<key>c|conc|concurrency|bs|batch|batch size)[ =:]*(?P<n>\d{1,5})"
     r"|(?P<users>\d{1,5})[ -]?(?:并发|users?|concurrent|streams?|clients?)",
@@ -44,9 +49,17 @@ def names_loads(labels: list[str]) -> bool:
     return len(labels) > 1 and all(_taken(label, True) is not None for label in labels)
 
 
+def without_load(label: str) -> str:
+    """A label without the load that it names."""
+    told = _taken(label, False)
+    return told[1] if told else label
+
+
 @lru_cache(maxsize=2048)
 def _taken(label: str, plain: bool) -> tuple[dict[str, str], str] | None:
     """(load, label without it) of a label that names both."""
+    if sized := _SIZED.fullmatch(label.strip()):  # "4K pp", as llama.cpp calls reading prompts
+        return {"input tokens": sized["size"] or sized["behind"]}, f"{sized['way'].lower()} tok/s"
     for pattern in (_BEHIND, _BEFORE, *([_BEFORE_PLAIN] if plain else [])):
         found = pattern.fullmatch(label.strip())
         if found and (load := _load_in(found["load"])) and _is_figure(found["rest"]):

@@ -11,7 +11,19 @@ from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Any
 
-from ingest.bench import cell_units, cells, corners, layers, loaded, loads, names, paired, serving, variants
+from ingest.bench import (
+    cell_units,
+    cells,
+    corners,
+    layers,
+    loaded,
+    loads,
+    names,
+    paired,
+    rate_cells,
+    serving,
+    variants,
+)
 from ingest.bench.around import (
     FIGURES,
     SETUP_LOAD,
@@ -21,6 +33,7 @@ from ingest.bench.around import (
     heading_load,
     holds_figures,
     label_of,
+    measured,
     short_caption,
     spoken_load,
     stated,
@@ -64,6 +77,7 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
     named = words_of(table.header[0]) in METRIC_WORDS
     table = paired.split(table)
     table = cell_units.with_units_down(table) if named else cell_units.with_units(table)
+    table = measured(table)
     if not serves_tokens(map(cells.plain, [*table.header, *(row[0] for _, row in table.rows if row)])):
         return []
     told = headed(table.heading) or captioned(table.caption) or stated(table)
@@ -82,6 +96,8 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
         found = _by_rows(table, base, client)
     elif is_turned(table):
         found = _by_columns(table, base, client)
+    elif (rates := rate_cells.spread(table)) is not None:
+        found = _by_rows(rates, base, client)
     else:
         found = _one_metric(table, base, client)
     return [pair for pair in found if _holds(pair[1])]
@@ -103,7 +119,7 @@ def _holds(point: Measurement) -> bool:
 
 
 def _results(labels: list[str], wanted: tuple[str, ...]) -> int:
-    told = [understand(cells.plain(label)) for label in labels]
+    told = [understand(loaded.without_load(cells.plain(label))) for label in labels]
     return sum(one is not None and one.name.startswith(wanted) for one in told)
 
 
@@ -162,12 +178,19 @@ def _full(record: Mapping[str, str], table: Table, serial: bool) -> dict[str, st
     told = {key: value for key, value in around.items() if _missing(record, key)}
     named = [place(label) for label in record]
     first = next(iter(record))
-    if named[0] is None and understand(first) is None and record[first] and ("workload", "test") not in named:
+    name = next((one for one in record if words_of(one) == "run"), "")
+    tested = ("workload", "test") in named
+    if words_of(first) in _NUMBERED and name:
+        told["test"] = record[name]
+    elif named[0] is None and understand(first) is None and record[first] and not tested:
         told["test"] = record[first]
-    elif table.heading and ("workload", "test") not in named:
+    elif table.heading and not tested:
         told["test"] = table.heading[-100:]
     loads = {} if serial or not _missing(record, "concurrency") else _load_of(record[first])
     return told | loads | dict(record)
+
+
+_NUMBERED = ("date", "day", "time", "timestamp", "rank", "no", "")  # a first column that names no setup
 
 
 def _missing(record: Mapping[str, str], key: str) -> bool:
@@ -200,7 +223,8 @@ def _setup_name(setup: str) -> dict[str, str]:
         return {}
     engine = variants.engine_in(name)
     if names.gpu(name):
-        return {"gpu": name}
+        served = names.engine_within(name)
+        return {"gpu": name} | ({"engine": served, "test": name} if served else {})
     if card := _SETUP_CARD.fullmatch(name):  # "B200 TP1 (FP4)"
         told = {"gpu": card["gpu"], "tp": card["tp"], "quantization": card["quantization"] or ""}
         return {key: one for key, one in told.items() if one} if names.gpu(card["gpu"]) else {"test": name}

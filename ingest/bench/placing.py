@@ -16,6 +16,9 @@ from kb.model import Measurement
 
 _TEXTUAL = {"dataset", "test", "model", "gpu", "engine", "engine_version", "quantization", "driver", "cuda"}
 _RELEASE = re.compile(r"([A-Za-z][\w.-]{1,20}(?: LLM)?) v?(\d+\.\d+(?:\.\d+)?[\w.+-]{0,30})")
+_SERVED = re.compile(
+    r"(?P<model>[^,]{3,80}), (?P<engine>[A-Za-z][\w.-]{2,20}) v?(?P<version>\d+\.\d[\w.]*|b\d{4,5})"
+)
 DEVICES = ("cpu", "gpu", "cuda", "cuda:0", "rocm", "hip", "xpu", "mps", "auto")  # classes, not products
 _WIDE = ("concurrency", "batch_size")
 _COUNTED = re.compile(
@@ -107,7 +110,18 @@ def put(row: Row, kind: str, key: str, raw: Any) -> None:
         else:
             _put_workload(row, "test", value)  # what else it says of the setup
     else:
-        _put_fact(row, key, (names.engine_within(str(value)) if key == "engine" else None) or str(value))
+        _put_named(row, key, str(value))
+
+
+def _put_named(row: Row, key: str, value: str) -> None:
+    """A name; of a model also the release that served it, where the cell tells both: "NAME, Ollama 0.20"."""
+    beside = _SERVED.fullmatch(value) if key == "model" else None
+    if beside is None or names.known_engine(beside["engine"]) is None:
+        _put_fact(row, key, (names.engine_within(value) if key == "engine" else None) or value)
+        return
+    _put_fact(row, "model", beside["model"])
+    _put_fact(row, "engine", names.engine(beside["engine"]) or beside["engine"])
+    _put_fact(row, "engine_version", beside["version"])
 
 
 def _says_more(value: Any, served: tuple[str, str | None]) -> bool:

@@ -51,7 +51,9 @@ _TOTAL = re.compile(r"\b(?:total|tot|overall|combined|input output|in out)\b")
 _PER_GPU = re.compile(r"\b(?:per )?(?:gpu|gpus|device|chip|card|accelerator)\b")
 _LLAMA_BENCH = re.compile(r"^(?:[a-z]+ )?(pp|tg) \d{1,7}(?: t s| tok s| tokens s| d \d+)?$")
 _PER_WATT = re.compile(r"\b(?:per )?(?:w|watts?|joules?|k?wh)\b")
-_PER_USER = re.compile(r"\b(?:per )?(?:user|users|request|req|stream|seq|sequence|slot|client|session)\b")
+_PER_USER = re.compile(
+    r"\b(?:per )?(?:user|users|request|req|stream|seq|sequence|slot|client|session|interactivity)\b"
+)
 _DERIVED = re.compile(
     r"\b(?:spread|half width|variance|cv|ci|drift|reduction|improve(?:d|ment)?|increase|decrease|stable"
     r"|attainment|delta|diff|difference|change|gain|speedup|overhead|penalty|regression|savings?|cost"
@@ -183,8 +185,12 @@ def _without(words: str, found: re.Match[str]) -> str:
     return re.sub(r"\s+", " ", words[: found.start()] + " " + words[found.end() :]).strip()
 
 
+_LONGEST_OF = {"worst": "max", "slowest": "max", "longest": "max", "fastest": "min", "shortest": "min"}
+_EXTREMES = re.compile(rf"\b(?:{'|'.join(_LONGEST_OF)})\b")
+
+
 def _latency(words: str, patterns: Patterns) -> Quantity | None:
-    statistic, rest = _statistic(words)
+    statistic, rest = _statistic(_EXTREMES.sub(lambda found: _LONGEST_OF[found[0]], words))
     for name, pattern in patterns:
         found = pattern.search(rest)
         if found:
@@ -257,6 +263,7 @@ def _scope(words: str) -> tuple[str, str]:
 
 def _direction(words: str) -> str:
     words = words.replace("prompt eval", "prompt")  # as llama.cpp and Ollama call reading
+    words = re.split(r"(?<=.)\b(?:during|while)\b", words)[0]  # what else went on
     given, made = bool(_INPUT.search(words)), bool(_OUTPUT.search(words))
     if (given and made) or (_TOTAL.search(words) and not given and not made):
         return "total_"

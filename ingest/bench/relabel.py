@@ -68,10 +68,22 @@ def _run(names: dict[str, str]) -> None:
     single = any(
         (told := understand(label)) and told.name == "e2e_ms_mean" for label in names if label not in whole
     )
+    if not single and not whole and _tells_one(names):
+        for label in [one for one in names if _TOTAL.fullmatch(words_of(one))]:
+            names[label] = words_of(label).replace("total", "duration").replace(" time", "")
     for label in whole if single else ():
         names[label] = (
             words_of(label).replace("total request latency", "total latency").replace("latency", "duration")
         )
+
+
+_TOTAL = re.compile(r"total(?: time)? (?:s|sec|secs|seconds|ms)")
+
+
+def _tells_one(names: Mapping[str, str]) -> bool:
+    """Whether a time to the first token and a rate stand beside a total, which is then a time too."""
+    told = {one.name for label in names if (one := understand(label))}
+    return "ttft_ms_mean" in told and any("tok_s" in name for name in told)
 
 
 def _tokens(names: dict[str, str]) -> None:

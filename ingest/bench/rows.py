@@ -70,18 +70,22 @@ def _names_server(label: Any) -> bool:
     return isinstance(label, str) and (place(label) or ("",))[0] == "identity"
 
 
-_BARE = re.compile(r"(?P<stat>p\d+|mean|avg|average|median) (?P<unit>ms|s|sec|seconds)")
+_BARE = re.compile(r"(?P<stat>p\d+|mean|avg|average|median)(?: (?P<unit>ms|s|sec|seconds))?")
+_SHARE = re.compile(r"(?:error|success|failure|fail) rate")
 
 
 def _take_bare_percentiles(row: Row) -> None:
     """Percentiles of nothing ("p50_s", "p99_s") beside other results are those of whole requests."""
     bare = {label: told for label in row.rest if (told := _BARE.fullmatch(words_of(label)))}
-    if len(bare) < 2 or not row.metrics or any(name.startswith("e2e") for name in row.metrics):
+    beside = bool(row.metrics) or any(_SHARE.fullmatch(words_of(label)) for label in row.rest)
+    if len(bare) < 2 or not beside or any(name.startswith("e2e") for name in row.metrics):
         return
     for label, told in bare.items():
-        quantity, value = understand(f"{told[0]} latency"), cells.number(row.rest[label])
-        if quantity is not None and value is not None:
-            row.metrics[quantity.name] = value * quantity.factor
+        cell = cells.read_cell(row.rest[label])
+        unit = told["unit"] or (cell.rest if cell is not None else "")
+        quantity = understand(f"{told['stat']} latency ({unit})")
+        if quantity is not None and cell is not None and quantity.unit_stated:
+            row.metrics[quantity.name] = cell.value * quantity.factor
             row.source_names[quantity.name] = label
             row.rest.pop(label)
 

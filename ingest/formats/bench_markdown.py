@@ -129,6 +129,7 @@ def _points(table: Table, facts: Facts) -> list[tuple[Facts, Measurement]]:
 def _base(page: Page, launches: list[Launch]) -> Facts:
     """What holds for every result: fields of the page, field tables, and the only server it starts."""
     pairs = [*page.fields, *(pair for table in page.tables for pair in note_tables.field_pairs(table))]
+    pairs = front.without_components(pairs, (heading for _, heading in page.headings))
     facts = front.machine_in((line for fence in page.fences for line in fence.text.split("\n")), Facts())
     facts = front.facts_of(pairs, facts)
     facts.load |= front.load_of(pairs)
@@ -232,7 +233,7 @@ FORMAT = Format(
     kind="note",
     sniff=_sniff,
     read=_read,
-    version=5,
+    version=6,
     docs=(
         "Markdown write-ups. Read are: tables whose columns name results (one point per row), tables "
         "whose rows do (one per column), and tables of one metric that a heading names (one per cell); "

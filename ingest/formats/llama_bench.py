@@ -12,9 +12,10 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from ingest.bench import batched, cells, front, jsontext, tables
+from ingest.bench import batched, cells, front, jsontext, note_tables, placeholders, tables
 from ingest.bench.identity import Facts, benchmark, grouped
-from ingest.bench.sniffing import needing
+from ingest.bench.pages import LARGEST, read_page
+from ingest.bench.sniffing import is_page, needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Problem, Reading
@@ -91,6 +92,7 @@ def _read_md(source: Source) -> Reading:
         elif batched.is_batched(table):
             facts.model = table.heading or None
             pairs += [(facts, point) for point in batched.rows(table)]
+    pairs += _others(source, machine) if is_page(source) else []
     named = {"builds": [f"{found['commit']} ({found['number']})" for _, found in builds]}
     return benchmark(
         source,
@@ -102,6 +104,16 @@ def _read_md(source: Source) -> Reading:
         lines=_count(lines, len(pairs) + len(builds)),
         extra=named if builds else {},
     )
+
+
+def _others(source: Source, machine: Facts) -> list[tuple[Facts, Measurement]]:
+    """The results of a report in tables of its own, beside those that llama-bench printed."""
+    found: list[tuple[Facts, Measurement]] = []
+    for table in read_page(source.start(4 * LARGEST)).tables:
+        printed = _is_bench(table) or batched.is_batched(table)
+        if not printed and placeholders.reason(cell for _, row in table.rows for cell in row) is None:
+            found += note_tables.points(table, front.headed(table.heading, machine), "write-up")
+    return found
 
 
 def _is_bench(table: tables.Table) -> bool:
@@ -318,13 +330,14 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_md,
         read=_read_md,
-        version=3,
+        version=4,
         docs=(
             "The Markdown tables of `llama-bench`, alone or in a report: every column that is not model, "
             "size, params, test or t/s is a setting. `pp` rows become `input_tok_s`, `tg` rows "
             "`output_tok_s`, `pp+tg` rows `total_tok_s`; `± x` becomes `_std`; `@ d` is the depth. The "
             "build line after a table gives the version. Tables of `llama-batched-bench` in the same "
-            "report are read too, and an nvidia-smi block gives GPU and driver."
+            "report are read too, as are the report's own tables of results, and an nvidia-smi block gives "
+            "GPU and driver."
         ),
     ),
     Format(

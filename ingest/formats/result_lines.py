@@ -213,7 +213,7 @@ def _read(source: Source) -> Reading:
     units = Units.of(record for _, record in records)
     told = file_names.hints(source.name)
     head = (text for _, text in zip(range(200), source.head.split("\n"), strict=False))
-    facts = front.facts_of(front.pairs_in(head), told.facts)
+    facts = front.facts_of(front.pairs_in(line.lstrip("# ") for line in head), told.facts)
     facts.model = facts.model or _loaded(source.head)
     facts.load |= front.load_of(front.pairs_in(source.head.split("\n")[:200])) if runs else {}
     rows = [(number, read_row(record, units, facts)) for number, record in records]
@@ -322,7 +322,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff,
         read=_read,
-        version=3,
+        version=4,
         docs=(
             "Logs in which single lines are results: `name c=4 ttft=0.55s decode=18.3 tok/s`. Keys and "
             "units are read by the same grammar as columns; what stands before the first pair names the "

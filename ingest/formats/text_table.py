@@ -150,7 +150,7 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
-    version=5,
+    version=6,
     docs=(
         "Result tables in plain text, in logs of runners, or captured from a terminal: columns parted by "
         "blanks, by bars or drawn as a box, and comma lists under a title. Labels are read as those of "
