@@ -1,28 +1,20 @@
-"""Trace and configuration formats against their samples, against each other, and against damage.
-
-A case is a pair of files under tests/formats/<format>/: ``<case>.<ext>`` and ``<case>.expected.json``, which
-holds the part of the reading that matters (a subset of what ``kbctl parse --json`` prints). Adding a case is
-adding files.
-"""
+"""Trace and configuration formats against damage, and against texts that are none of theirs."""
 
 from __future__ import annotations
 
 import json
-import math
 import random
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
+from golden import SAMPLES, cases, formats_of, name_of, sample_of
 
-from ingest.formats import Format, Unreadable, all_formats, read_source, recognise
+from ingest.formats import Unreadable, read_source, recognise
 from ingest.formats.nvidia_smi_csv import read_with_columns
 from ingest.sources import Source
 from kb.model import Reading
-from kb.wire import reading_from_wire, reading_to_wire
 
-SAMPLES = Path(__file__).parent / "formats"
 OURS = {
     "amd_smi",
     "collect_env",
@@ -66,77 +58,13 @@ OURS = {
 }
 
 
-def our_formats() -> list[Format]:
-    return [one for one in all_formats() if one.sniff.__module__.rsplit(".", 1)[-1] in OURS]
-
-
-def cases() -> list[Path]:
-    names = {one.name for one in our_formats()}
-    return [path for path in sorted(SAMPLES.glob("*/*.expected.json")) if path.parent.name in names]
-
-
-def sample_of(case: Path) -> Path:
-    stem = case.name.removesuffix(".expected.json")
-    mine = [path for path in case.parent.iterdir() if not path.name.endswith(".expected.json")]
-    return next(path for path in mine if stem in (path.stem, path.name))
-
-
-def samples() -> list[Path]:
-    return [sample_of(case) for case in cases()]
-
-
-def name_of(path: Path) -> str:
-    return f"{path.parent.name}/{path.name.split('.')[0][:30]}"
+FORMATS = formats_of(OURS)
+CASES = [sample_of(case) for case in cases({one.name for one in FORMATS})]
 
 
 def source(text: str | bytes, name: str = "some.txt") -> Source:
     data = text if isinstance(text, bytes) else text.encode()
     return Source(Path(name), raw=data)
-
-
-def differences(want: Any, got: Any, where: str = "") -> list[str]:
-    if isinstance(want, dict):
-        if not isinstance(got, dict):
-            return [f"{where}: expected an object, got {got!r}"]
-        return [d for key, value in want.items() for d in differences(value, got.get(key), f"{where}.{key}")]
-    if isinstance(want, list):
-        if not isinstance(got, list | tuple) or len(want) != len(got):
-            return [f"{where}: expected {len(want)} items, got {got!r}"[:300]]
-        return [d for at, value in enumerate(want) for d in differences(value, got[at], f"{where}[{at}]")]
-    if isinstance(want, float) and isinstance(got, int | float):
-        return [] if math.isclose(want, got, rel_tol=1e-6, abs_tol=1e-9) else [f"{where}: {want} is {got}"]
-    return [] if want == got else [f"{where}: expected {want!r}, got {got!r}"]
-
-
-@pytest.mark.parametrize("case", cases(), ids=name_of)
-def test_sample_tells_what_it_must(case: Path) -> None:
-    wire = reading_to_wire(read_source(Source(sample_of(case))))
-    assert wire["format"] == case.parent.name
-    assert not differences(json.loads(case.read_text(encoding="utf-8")), json.loads(json.dumps(wire)))
-
-
-@pytest.mark.parametrize("case", cases(), ids=name_of)
-def test_reading_survives_the_wire(case: Path) -> None:
-    wire = json.loads(json.dumps(reading_to_wire(read_source(Source(sample_of(case))))))
-    assert json.loads(json.dumps(reading_to_wire(reading_from_wire(wire)))) == wire
-
-
-@pytest.mark.parametrize("one", our_formats(), ids=lambda one: one.name)
-def test_format_has_samples_and_words(one: Format) -> None:
-    assert [path for path in cases() if path.parent.name == one.name], (
-        "add a pair of files under tests/formats"
-    )
-    assert one.docs.endswith(".")
-
-
-@pytest.mark.parametrize("sample", samples(), ids=name_of)
-def test_no_other_format_claims_a_sample_as_surely(sample: Path) -> None:
-    told = Source(sample)
-    sure = {one.name: one.sniff(told) for one in all_formats()}
-    best = sure.pop(sample.parent.name)
-    rivals = {name: value for name, value in sure.items() if value >= best}
-    assert best >= 0.3
-    assert not rivals
 
 
 NEAR_MISSES = {
@@ -163,7 +91,7 @@ NEAR_MISSES = {
 
 @pytest.mark.parametrize("text", NEAR_MISSES.values(), ids=NEAR_MISSES.keys())
 def test_near_miss_is_none_of_ours(text: str) -> None:
-    ours = {one.name for one in our_formats()}
+    ours = {one.name for one in FORMATS}
     found, _ = recognise(source(text))
     if found is None or found.name not in ours:
         return
@@ -193,12 +121,12 @@ def mutations(data: bytes, seed: int) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("sample", samples(), ids=name_of)
+@pytest.mark.parametrize("sample", CASES, ids=name_of)
 def test_damage_never_escapes(sample: Path) -> None:
-    own = next(one for one in our_formats() if one.name == sample.parent.name)
+    own = next(one for one in FORMATS if one.name == sample.parent.name)
     for seed, damaged in enumerate(mutations(sample.read_bytes(), len(sample.name))):
         told = source(damaged, sample.name)
-        for one in our_formats():
+        for one in FORMATS:
             assert 0.0 <= one.sniff(told) <= 1.0, (one.name, seed)
         with suppress(Unreadable):
             assert isinstance(own.read(told), Reading)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from golden import cases, sample_of
 
 from ingest import large_trace
 from ingest.formats import nvidia_smi_csv, read_source
@@ -23,7 +24,7 @@ from kb.store.loading import Loader
 from kb.store.samples import put_samples
 from kb.wire import telemetry_to_wire
 
-SAMPLES = sorted((Path(__file__).parent / "formats" / "nvidia_smi_csv").glob("*.csv"))
+SAMPLES = [sample_of(case) for case in cases({"nvidia_smi_csv"})]
 TROUBLE = "2026/03/01 11:40:00.000, 0, NVIDIA H200, [GPU is lost], [Unknown Error], [N/A], [N/A], [N/A]\n"
 
 

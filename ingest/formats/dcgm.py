@@ -24,8 +24,9 @@ _CARD = re.compile(r"^\|\s*(\d+)\s*\|\s*Name:\s*(.+?)\s*\|\s*$", re.MULTILINE)
 
 
 def sniff_dmon(source: Source) -> float:
-    """The names line that starts with Entity."""
-    return 0.97 if _HEADER.search(source.head) else 0.0
+    """The names line that starts with Entity, with a field that is known or the units below it."""
+    found = _layout(source.head)
+    return 0.97 if found and (found.metrics() or _ID_LINE.search(source.head)) else 0.0
 
 
 def read_dmon(source: Source) -> Reading:

@@ -22,6 +22,7 @@ _FAMILIES = {"request_latency", "time_to_first_token", "inter_token_latency", "r
 _TITLE = re.compile(
     r"NVIDIA (?P<tool>GenAI-Perf|AIPerf) \| |^\s*(?:Embeddings|Rankings|VLM|LLM|Multi-Modal) Metrics"
 )
+_ROWS = re.compile(r"(?im)^\"?(?:Time To|Inter Token|Request |Output (?:Token|Sequence)|Input Sequence)")
 _LOOSE_RATE = re.compile(r"^\s*(?P<name>Request|Output token) throughput \(per sec\):\s*(?P<v>[\d.,]+)")
 _COMMAND = re.compile(r"\b(?:perf_analyzer|(?:genai-perf|aiperf)(?: profile)?) (?=.*\s-)(?P<args>.+)")
 _MODEL = re.compile(r"(?:^|\s)(?:-m|--model(?:-names?)?)[ =](?P<v>[^\s']+)")
@@ -36,8 +37,11 @@ def _sniff_profile(source: Source, aiperf: bool) -> float:
     if not _FAMILIES & keys or "unit" not in keys or ("metadata" in keys and "session_num" in keys):
         return 0.0
     is_aiperf = bool({"aiperf_version", "schema_version", "benchmark_id"} & keys)
-    marked = "input_config" in keys or is_aiperf
-    return (0.95 if marked else 0.6) if is_aiperf == aiperf else 0.0
+    if is_aiperf != aiperf:
+        return 0.0
+    if "input_config" in keys or is_aiperf:
+        return 0.95
+    return 0.6 if len(_FAMILIES & keys) > 1 else 0.0
 
 
 def _read_profile(source: Source) -> Reading:
@@ -107,7 +111,7 @@ def _sniff_csv(source: Source, aiperf: bool) -> float:
         r"^\ufeff?Metric,(?P<stats>(?:avg|min|max|sum|std|p\d+)(?:,(?:avg|min|max|sum|std|p\d+))+)\s",
         source.head,
     )
-    if not found:
+    if not found or not _ROWS.search(source.head):
         return 0.0
     is_aiperf = "sum" in found["stats"] or found["stats"].endswith("std")
     return 0.95 if is_aiperf == aiperf else 0.0

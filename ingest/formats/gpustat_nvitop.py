@@ -183,6 +183,6 @@ FORMATS = [
         version=3,
         sniff=sniff_json,
         read=read_json,
-        docs="Output of `gpustat --json`.",
+        docs="Output of `gpustat --json`: state, memory and power of each card, once or in a loop.",
     ),
 ]

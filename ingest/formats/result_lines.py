@@ -251,11 +251,11 @@ def _sniff_progress(source: Source) -> float:
     head = source.head
     if jsontext.looks_like_json(head):
         return 0.0
-    steps = {found["mark"] for found in _STEP.finditer(head)}
-    both = steps & {"START", "BEGIN"} and steps & {"END", "DONE", "FAIL", "FAILED"}
-    exits = len(_EXIT.findall(head))
-    series = len(_STEP.findall(head)) >= 2 and not _LEVEL.search(head)
-    return 0.45 if (both and series) or exits >= 2 else 0.0
+    steps = [] if _LEVEL.search(head) else [*_STEP.finditer(head)]
+    begun = {one["name"] for one in steps if one["mark"] in ("START", "BEGIN")}
+    ended = {one["name"] for one in steps if one["mark"] not in ("START", "BEGIN")}
+    series = begun and ended and (len(begun & ended) > 1 or any(one["s"] for one in steps))
+    return 0.45 if series or len(_EXIT.findall(head)) >= 2 else 0.0
 
 
 def _read_progress(source: Source) -> Reading:

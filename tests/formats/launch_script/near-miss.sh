@@ -1,0 +1,4 @@
+#!/bin/bash
+set -e
+pip install vllm
+echo done
