@@ -17,6 +17,7 @@ from kb.symptoms import table
 
 _WAITING = re.compile(r"(?i)\bwait(?:ing|s)? for\b")
 _PATIENCE_S = 600.0  # past loading, no step of a healthy start takes longer without a word of its own
+_QUOTED = re.compile(r'[}\]],?$|"\w[\w ]*": ')  # the end of a document in JSON that quotes lines of a log
 _MANY = 60  # said every ten seconds or so
 _SOME_YEAR = datetime(2000, 12, 31, tzinfo=UTC)  # where logs print none: only differences count
 _PROGRESS = re.compile(r"\| (\d{1,9})/\d{1,9} \[")
@@ -66,8 +67,10 @@ def without_error(start: Start, warnings: tuple[Warning, ...]) -> Verdict:
     stage = start.stage_at(start.last + 1)
     if stage in ("ready", "serve"):
         return Verdict(Outcome(stage=stage, effect="ok", blame="unknown", warnings=warnings))
-    if not start.events and not start.findings:
-        return Verdict(Outcome(stage=None, effect="unknown", blame="unknown", warnings=warnings))
+    is_empty = not start.events and not start.findings
+    if is_empty or (start.ending is not None and _QUOTED.match(start.ending.text.strip())):
+        reached = None if is_empty else stage
+        return Verdict(Outcome(stage=reached, effect="unknown", blame="unknown", warnings=warnings))
     pending = start.pending()
     if start.line_of("stopped") is not None:
         return _ended(

@@ -18,6 +18,7 @@ from kb.vocab.models import find_model, quantization_of
 
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)+(?:[.-]?(?:rc|post|dev|a|b)\d*)*(?:\+[\w.]+)?)")
 _IMAGE_TAG = re.compile(r"^(?:[\w.-]+(?::\d+)?/)*([\w.-]+):([\w.-]+)(?:@sha256:\w+)?$")
+_MONTHLY = re.compile(r"\d\d\.(?:0\d|1[0-2])(?:\.\d+)?-py\d")  # of a vendor's images, whatever is inside
 _VERSION_OF_TAG = re.compile(r"^v?(\d+(?:\.\d+)+(?:(?:rc|post|dev)\d+)*(?:\.?(?:rc|post|dev)\d+)*)")
 
 
@@ -105,7 +106,7 @@ def engine_of_image(image: str) -> tuple[str | None, str | None]:
     named = _IMAGE_TAG.match(image.strip())
     path = image.strip().rpartition(":")[0] or image.strip()
     engine = next((name for part in path.split("/")[::-1] if (name := _engine_in(part))), None)
-    if named is None or engine is None:
+    if named is None or engine is None or _MONTHLY.match(named[2]):
         return engine, None
     own = re.search(rf"(?:^|[_-]){engine}[_-]v?(\d+(?:\.\d+)+(?:(?:rc|post|dev)\d+)*)", named[2])
     tag = own or _VERSION_OF_TAG.match(named[2])

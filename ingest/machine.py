@@ -62,3 +62,18 @@ def _product(kinds: tuple[str, ...], memory_mib: float | None) -> tuple[str | No
     archs = {one.arch for one in candidates(kinds[0], memory_mib)}
     is_cut = kinds[0].endswith("...")
     return None if is_cut else kinds[0], archs.pop() if len(archs) == 1 else None
+
+
+def described_cards(told: Any) -> tuple[list[str], float | None]:
+    """Products and memory (MiB) of a nested description of the cards (``devices``, ``models``)."""
+    listed = told.get("devices") or told.get("models") if isinstance(told, dict) else told
+    cards = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    names, sizes = list[str](), set[float]()
+    for card in cards:
+        count = card.get("count")
+        if isinstance(card.get("name"), str):
+            names += [card["name"]] * (count if isinstance(count, int) and 0 < count <= 1024 else 1)
+        for key, value in card.items():
+            if re.match(r"memory_total_mib", str(key)) and isinstance(value, int | float):
+                sizes.add(float(value))
+    return names, sizes.pop() if len(sizes) == 1 else None

@@ -66,15 +66,20 @@ _ONE = re.compile(r"\b(?:decode|decoding|generation|gen|tg)\b")
 def _split_decode(row: Row) -> None:
     """Beside an aggregate rate, a "decode" rate is that of one request."""
     whole, one = (words_of(row.labels.get(name, "")) for name in ("tok_s", "output_tok_s"))
-    is_one = _ONE.search(one) and not _WHOLE.search(one)
+    is_one = _ONE.search(one) and _is_part(one)
     if _WHOLE.search(whole) and is_one and "output_tok_s_per_user" not in row.metrics:
         row.metrics["output_tok_s_per_user"] = row.metrics.pop("output_tok_s")
         row.source_names["output_tok_s_per_user"] = row.labels["output_tok_s"]
 
 
+def _is_part(words: str) -> bool:
+    """Whether a rate does not name the whole, or is a mean over its parts."""
+    return not _WHOLE.search(words) or "mean" in words.split()
+
+
 def of_one_request(before: str, label: str) -> bool:
     """Whether of two rates the first is that of one request, since the second names the whole."""
-    return bool(_WHOLE.search(words_of(label))) and not _WHOLE.search(words_of(before))
+    return bool(_WHOLE.search(words_of(label))) and _is_part(words_of(before))
 
 
 def _rename(row: Row, old: str, new: str) -> None:

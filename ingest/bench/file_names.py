@@ -6,6 +6,7 @@ Owns these hints, which fill only what the file itself leaves open. Must not ove
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -56,9 +57,17 @@ def hints(name: str) -> Hints:
     tokens = _TOKENS.split(stem)
     for token in tokens:
         _token(told, token)
+    told.facts.engine = _one_server(tokens)
     if {"vs", "versus"} & set(tokens):  # it names what is compared
         return replace(told, facts=Facts(settings=told.facts.settings))
     return told
+
+
+def _one_server(tokens: Iterable[str]) -> str | None:
+    """The one server among a name's words; none where a project and a server are named, or two servers."""
+    named = {found for token in tokens if (found := names.known_engine(token))}
+    served = named - {"dynamo"} or named
+    return served.pop() if len(served) == 1 else None
 
 
 def _token(told: Hints, token: str) -> None:
@@ -67,7 +76,6 @@ def _token(told: Hints, token: str) -> None:
         _width(told.facts.settings, width[1], int(width[2]))
         return
     if names.known_engine(token):
-        told.facts.engine = told.facts.engine or names.engine(token)
         return
     card = _CARD.fullmatch(token)
     if card and names.gpu(card["name"]):

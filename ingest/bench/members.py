@@ -5,6 +5,7 @@ Owns spreading such an object over labels of the common grammar. Must not walk a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,12 +27,20 @@ def spread(value: Mapping[str, Any]) -> dict[str, Any]:
             stats = {
                 name: raw
                 for name, raw in one.items()
-                if statistic(str(name)) and cells.number(raw) is not None
+                if _statistic(str(name)) and cells.number(raw) is not None
             }
             unit = one.get("unit") or one.get("units") or ""
             spread |= {f"{name} {key} {unit}".strip(): raw for name, raw in stats.items()}
             spread |= directed(str(key), one)
     return spread
+
+
+_UNIT = re.compile(r"_(?:ms|s|sec|secs|seconds)$")
+
+
+def _statistic(name: str) -> str | None:
+    """The statistic that a member names, its unit beside it or not ("p99", "p99_ms")."""
+    return statistic(name) or statistic(_UNIT.sub("", name))
 
 
 def directed(key: str, value: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,10 +66,12 @@ def by_cases(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     """One record for each case of a measure that names its cases: "generation_tok_s": {"short": 62.9, …}."""
     cases: dict[str, dict[str, Any]] = {}
     for key, one in value.items():
-        if not isinstance(one, Mapping) or len(one) < 2 or not _measures(str(key)) or directed(str(key), one):
+        if not isinstance(one, Mapping) or len(one) < 2 or any(map(_statistic, map(str, one))):
+            continue
+        if not _measures(str(key)) or directed(str(key), one):
             continue
         for case, raw in one.items():
-            told = statistic(str(case)) or understand(str(case)) or place(str(case))
+            told = _statistic(str(case)) or understand(str(case)) or place(str(case))
             if (
                 told is None
                 and not str(case).isdecimal()

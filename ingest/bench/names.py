@@ -55,6 +55,12 @@ def known_engine(text: str) -> str | None:
     return canonical_engine(text) or _MORE_ENGINES.get(text.strip().lower().replace("_", "-"))
 
 
+def release(text: str) -> str:
+    """A version without the engine's own name before it ("vllm-v0.20.1", "SGLang 0.5.3")."""
+    found = re.fullmatch(r"([A-Za-z][\w.-]*?)[\s:=_-]+v?(\d+\.\d[\w.+-]*)", text.strip())
+    return found[2] if found and known_engine(found[1]) else text
+
+
 def engine_within(text: str) -> str | None:
     """The one engine that a compound name holds ("qwen3_awq_sglang"); ``None`` where it is not one."""
     if known_engine(text):
@@ -94,9 +100,11 @@ def settings(engine_name: str | None, common: Mapping[str, Any]) -> dict[str, An
 
 
 @lru_cache(maxsize=1024)
-def is_option(label: str) -> bool:
-    """Whether some engine has a launch option of this name."""
+def is_option(label: str, served_by: str | None = None) -> bool:
+    """Whether the engine, or some engine where it is not known, has a launch option of this name."""
+    known = known_engine(served_by) if served_by else None
+    engines = (known,) if known in ENGINES else ENGINES
     key = label.strip().replace("-", "_").lower()
     return bool(re.fullmatch(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+", key)) and any(
-        options.option(name, None, key) for name in ENGINES
+        options.option(str(name), None, key) for name in engines
     )

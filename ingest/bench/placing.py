@@ -12,6 +12,7 @@ from typing import Any
 
 from ingest.bench import cells, loads, names
 from ingest.bench.identity import Facts, split_count
+from ingest.launches import engine_of_image
 from kb.model import Measurement
 
 _TEXTUAL = {"dataset", "test", "model", "gpu", "engine", "engine_version", "quantization", "driver", "cuda"}
@@ -21,6 +22,8 @@ _SERVED = re.compile(
 )
 DEVICES = ("cpu", "gpu", "cuda", "cuda:0", "rocm", "hip", "xpu", "mps", "auto")  # classes, not products
 _WIDE = ("concurrency", "batch_size")
+_IMAGE = re.compile(r"[\w.-]+(?:/[\w.-]+)+:[\w.-]+")
+_LONGEST_ENGINE = 3  # words of a server that nobody knows
 _COUNTED = re.compile(
     r"(?:c|conc|bs|b|batch|x)[ =]?(\d{1,6})", re.IGNORECASE
 )  # "C4" in a column of that name
@@ -98,17 +101,10 @@ def put(row: Row, kind: str, key: str, raw: Any) -> None:
     elif key in ("gpu", "gpu_count"):
         row.facts.gpu_count = int(cells.number(value) or 0) or row.facts.gpu_count
         row.named.add("gpu_count")
-    elif key == "engine" and not names.known_engine(str(value)) and names.quantization(str(value)):
-        _put_workload(row, "test", value)  # a label of the setup, not a server
-    elif key == "engine" and (released := _RELEASE.fullmatch(str(value))) and names.known_engine(released[1]):
-        _put_fact(row, "engine", names.engine(released[1]) or released[1])
-        _put_fact(row, "engine_version", released[2])
-    elif key == "engine" and (served := names.server_in(str(value))) and _says_more(value, served):
-        _put_fact(row, "engine", served[0])
-        if served[1]:
-            _put_fact(row, "engine_version", served[1])
-        else:
-            _put_workload(row, "test", value)  # what else it says of the setup
+    elif key == "engine":
+        _put_engine(row, str(value))
+    elif key == "engine_version":
+        _put_fact(row, key, names.release(str(value)))
     else:
         _put_named(row, key, str(value))
 
@@ -117,11 +113,36 @@ def _put_named(row: Row, key: str, value: str) -> None:
     """A name; of a model also the release that served it, where the cell tells both: "NAME, Ollama 0.20"."""
     beside = _SERVED.fullmatch(value) if key == "model" else None
     if beside is None or names.known_engine(beside["engine"]) is None:
-        _put_fact(row, key, (names.engine_within(value) if key == "engine" else None) or value)
+        _put_fact(row, key, value)
         return
     _put_fact(row, "model", beside["model"])
     _put_fact(row, "engine", names.engine(beside["engine"]) or beside["engine"])
     _put_fact(row, "engine_version", beside["version"])
+
+
+def _put_engine(row: Row, value: str) -> None:
+    """A server by its name, with the release that stands beside it; a label or a sentence is none."""
+    released = _RELEASE.fullmatch(value)
+    if not names.known_engine(value) and names.quantization(value):
+        _put_workload(row, "test", value)  # a label of the setup, not a server
+    elif released and names.known_engine(released[1]):
+        _put_server(row, names.engine(released[1]) or released[1], released[2])
+    elif _IMAGE.fullmatch(value) and (image := engine_of_image(value))[0]:
+        _put_server(row, str(image[0]), image[1])
+    elif (served := names.server_in(value)) and _says_more(value, served):
+        _put_server(row, *served)
+        if not served[1]:
+            _put_workload(row, "test", value)  # what else it says of the setup
+    elif names.engine_within(value) or len(value.split()) <= _LONGEST_ENGINE:
+        _put_fact(row, "engine", names.engine_within(value) or value)
+    else:
+        row.rest["engine"] = value  # a sentence about the setup
+
+
+def _put_server(row: Row, engine: str, version: str | None) -> None:
+    _put_fact(row, "engine", engine)
+    if version:
+        _put_fact(row, "engine_version", version)
 
 
 def _says_more(value: Any, served: tuple[str, str | None]) -> bool:

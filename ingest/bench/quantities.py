@@ -60,7 +60,9 @@ _DERIVED = re.compile(
     r"|ratio|price|usd|dollars?|stderr|uplift|degradation|ceiling|saturation"
     r"|expected|projected|theoretical|hypothetical)\b"
 )
-_TALLY = re.compile(r"\b(?:counts?|scores?)\b")  # of a measure: how often it was taken, how it was rated
+_TALLY = re.compile(
+    r"\b(?:counts?|scores?|levels)\b"
+)  # of a measure: how often it was taken, how it was rated, at which
 _ASKED = re.compile(r"\b(?:timeout|threshold|budget|limit|deadline|slo|sla)\b")
 _PLANNED = re.compile(r"\b(?:targets?(?! (?:model|only))|goals?|sol|roofline|ideal|speed of light)\b")
 _CONDITION = re.compile(  # a limit under which something was measured: "@ SLO", "(SLO 500 ms)"
@@ -75,6 +77,8 @@ _SERVED = re.compile(
     r"\b(?:ttft|tpot|itl|toks?|tokens?|tps|t s|rps|qps"
     r"|(?:requests?|reqs?|query|queries)(?: per)? (?:s|sec|second|throughput))\b"
 )
+_SUM = re.compile(r"\bsum$")  # the time of all requests, as Prometheus counts it
+_NO_TIME = re.compile(r"\b(?:input|output|prompt|completion) tokens?$")  # a count of a part
 _WHOLE_REQUEST = re.compile(r"total(?: time| request time)? (?:s|ms|sec|secs|seconds)")
 Patterns = tuple[tuple[str, re.Pattern[str]], ...]
 _COUNT_PATTERNS: Patterns = tuple(
@@ -153,7 +157,8 @@ def _is_no_figure(words: str) -> bool:
     """Whether it is derived from a measure, asked of one (as goodput is not), or not of a service."""
     asked = _ASKED.search(words) and "goodput" not in words
     asked = asked or (_PLANNED.search(words) and not _REQUEST_RATE.search(words))
-    return bool(asked or any(one.search(words) for one in (_DERIVED, _TALLY, _ANOTHER_KIND)))
+    summed = _SUM.search(words) and "throughput" not in words
+    return bool(asked or summed or any(one.search(words) for one in (_DERIVED, _TALLY, _ANOTHER_KIND)))
 
 
 def _whole(words: str) -> Quantity | None:
@@ -193,7 +198,7 @@ def _latency(words: str, patterns: Patterns) -> Quantity | None:
     statistic, rest = _statistic(_EXTREMES.sub(lambda found: _LONGEST_OF[found[0]], words))
     for name, pattern in patterns:
         found = pattern.search(rest)
-        if found:
+        if found and not _NO_TIME.search(_without(rest, found)):
             factor = _time_factor(_without(rest, found) if name not in ("tpot_ms", "ntpot_ms") else rest)
             return Quantity(
                 f"{name}_{statistic or 'mean'}",

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ingest.bench import cells
+from ingest.bench.places import place
 from ingest.bench.quantities import understand, words_of
 
 _NEAR = 0.02
@@ -19,14 +20,20 @@ _MEASURED = re.compile(r"\d*\.\d{3,}")  # nobody asks for a rate to a thousandth
 _RUN = re.compile(r"total (?:request )?latency(?: (?:ms|s|sec|seconds))?")
 _WINDOW = re.compile(r"(?:n |max )?(?:ctx|context)(?: len| length| size)?")
 _PROMPT = re.compile(r"(?:avg |mean |actual )?(?:prompt|input) (?:len|length|tok|toks|tokens)|isl")
+_TOKEN_RATES = ("tok_s", "output_tok_s", "total_tok_s")
+_WHOLE = re.compile(r"total(?: time)? (?:ms|s|sec|seconds)")
+_WIDTHS = ("concurrency", "batch_size", "prompts")
+_ANSWER = re.compile(r"(?:n |num |avg |mean )?tokens(?: avg| mean| generated)?")
 _TALLY = re.compile(r"pass|passed|correct")
 _ASKED = re.compile(r"total|n|count|(?:num )?(?:questions|samples|total)|of")
 
 
 def relabelled(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record under labels that say what its figures show."""
+    record = _whole_answer(record)
     names = {label: label for label in record if isinstance(label, str)}
     _rates(record, names)
+    _speeds(record, names)
     _run(names)
     _tallies(record, names)
     _tokens(names)
@@ -37,15 +44,100 @@ def relabelled(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _whole_answer(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The record with the total time of one answer, beside its first token or its length, as its latency."""
+    labels = [label for label in record if isinstance(label, str)]
+    whole = [label for label in labels if _WHOLE.fullmatch(words_of(label)) and understand(label) is None]
+    told = {one.name for label in labels if (one := understand(label))}
+    lone = any(name.startswith("ttft") for name in told) or any(
+        _ANSWER.fullmatch(words_of(one)) for one in labels
+    )
+    crowd = (cells.number(record[label]) for label in labels if (place(label) or ("", ""))[1] in _WIDTHS)
+    if (
+        len(whole) != 1
+        or not lone
+        or "e2e_ms_mean" in told
+        or max((one or 1 for one in crowd), default=1) > 1
+    ):
+        return record
+    return {f"latency {label}" if label == whole[0] else label: raw for label, raw in record.items()}
+
+
 def _rates(record: Mapping[str, Any], names: dict[str, str]) -> None:
     """Requests per second: a bare throughput that is answers over time, a measured "rps"."""
     answers, seconds = (_figure(record, name) for name in ("completed", "duration_s"))
     for label in names:
         words, value = words_of(label), cells.number(record[label])
-        counted = value and seconds and abs(answers / seconds - value) < _NEAR * value
+        counted = value and (
+            (seconds and _is_near(answers / seconds, value)) or _makes_answers(record, names, value)
+        )
         plain = _PLAIN_RATE.fullmatch(words) and _is_measured(record[label])
         if ((words == "throughput" and counted) or plain) and _REQUEST_RATE not in names.values():
             names[label] = _REQUEST_RATE
+
+
+def _makes_answers(record: Mapping[str, Any], names: dict[str, str], value: float) -> bool:
+    """Whether a bare throughput gives, with the length of an answer, the rate of tokens beside it."""
+    made = next(
+        (cells.number(record[one]) for one in names if place(one) == ("workload", "output_len")), None
+    )
+    rates = (
+        cells.number(record[one]) for one in names if (told := understand(one)) and told.name in _TOKEN_RATES
+    )
+    return bool(made and made > 1 and any(rate and _is_near(value * made, rate) for rate in rates))
+
+
+def _speeds(record: Mapping[str, Any], names: dict[str, str]) -> None:
+    """Which of several token rates is the whole's and which is one request's, where others tell it."""
+    rates = {
+        label: value
+        for label in names
+        if (told := understand(label))
+        and told.name in _TOKEN_RATES
+        and (value := cells.number(record[label]))
+    }
+    made, seconds = _figure(record, "output_tokens") or _answer(record), _figure(record, "duration_s")
+    whole = [one for one in rates if made and seconds and _is_near(made / seconds, rates[one])]
+    single = [one for one in rates if _is_single(record, rates[one])]
+    total = [one for one in single if _is_total(one)]
+    if total and "input" not in words_of(total[0]) and _answer(record) > 0:
+        names[total[0]] = "output token throughput (tok/s)"  # over the total time
+    elif len(rates) > 1 and len(whole) == 1:
+        names[whole[0]] = "aggregate output token throughput (tok/s)"
+    elif len(single) == 1 and any(one not in single and not _is_total(one) for one in rates):
+        names[single[0]] = "output tok/s per user"
+
+
+def _is_total(label: str) -> bool:
+    told = understand(label)
+    return told is not None and told.name == "total_tok_s"
+
+
+def _is_single(record: Mapping[str, Any], value: float) -> bool:
+    """Whether a rate is the inverse of the time per token, or what one answer gives over its latency."""
+    step, took, made = _figure(record, "tpot_ms_mean"), _figure(record, "e2e_ms_mean"), _answer(record)
+    return bool(step and _is_near(1e3 / step, value)) or bool(
+        took and made and _is_near(made * 1e3 / took, value)
+    )
+
+
+def _is_near(one: float, other: float) -> bool:
+    return abs(one - other) < _NEAR * other
+
+
+def _answer(record: Mapping[str, Any]) -> float:
+    """The tokens of one answer."""
+    told = (
+        cells.number(raw)
+        for label, raw in record.items()
+        if isinstance(label, str) and _ANSWER.fullmatch(words_of(label))
+    )
+    asked = (
+        cells.number(raw)
+        for label, raw in record.items()
+        if isinstance(label, str) and place(label) == ("workload", "output_len")
+    )
+    return next((one for one in (*told, *asked) if one), 0.0)
 
 
 def _figure(record: Mapping[str, Any], name: str) -> float:

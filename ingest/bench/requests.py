@@ -75,7 +75,7 @@ def are_requests(rows: Sequence[Record], listed_as: str = "") -> bool:
     of_one = (one for one in told if one.name != "total_tokens")  # both kinds, as APIs count a request
     if any(not _STATED.search(one.name) and not one.name.endswith("tok_s") for one in of_one):
         return False
-    if any(one.name.startswith(_WHOLE_RUN) for one in told):
+    if any(one.name.startswith(_WHOLE_RUN) for one in told) or sum(one.name == "tok_s" for one in told) > 1:
         return False
     return marked or len(rows) >= _FEWEST * len(_groups(rows, _about(rows)))
 

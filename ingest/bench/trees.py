@@ -21,11 +21,12 @@ _QUALITY = ("accuracy",)
 _PLAIN_NAMES = re.compile(
     r"results?|cases|runs?|benchmarks?|metrics|data|rows|cells|steps|phases|bench|items|entries|measurements|laeufe"
     r"|ergebnisse|values|stats|summary|tasks|tests|points|sweep|serving|throughput_runs|overall|performance|raw"
+    r"|models|levels|engines|configs"
 )
 _ABOUT = re.compile(
     r"meta(?:data)?|config(?:uration)?|env(?:ironment)?|system(?:_info)?|server(?:_info)?|hardware|info|setup|model"
     r"|(?:host|system|machine|hardware|gpu)_details|args|arguments|params|parameters|settings|run|fingerprint|machine|software|context|host|platform|backend"
-    r"|workload|load|traffic|request|(?:test|bench(?:mark)?|load|run|server)_config(?:uration)?"
+    r"|workload|load|traffic|request|serve|serving|launch|(?:server?|serve|engine|vllm|sglang|launch)_(?:args|config|params)|(?:test|bench(?:mark)?|load|run|server)_config(?:uration)?"
 )
 _NAMERS = (  # objects whose "name" is that of what they describe
     (re.compile(r"model(?:_info|_config)?"), "model", ""),
@@ -41,6 +42,9 @@ _COUNT = re.compile(r"(?:chip_|gpu_|device_|num_)?(?:count|gpus|number|n)")
 _MACHINE = ("host", "machine", "hardware", "platform")
 _FOLDED = ("median", "mean", "average", "avg", "best", "aggregate", "summary", "averages", "medians")
 _DETAILS = re.compile(r"metrics|timings?|stats|usage|result|response")
+_OF_EACH = re.compile(
+    r"(?:per_)?(?:streams?|requests?|responses|completions|clients|users?)(?:_details|_results)?"
+)
 _CARDS = re.compile(r"(?:gpus?|accelerators?|devices|cards)(?:_info|_list)?")
 _NUMBERED = (
     (re.compile(r"prefill|context|input|prompt|isl|ctx|length"), "input_len"),
@@ -118,7 +122,7 @@ def _own(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _object(value: Mapping[str, Any], around: dict[str, Any], path: tuple[str, ...], found: Found) -> None:
-    own = _own(value)
+    own = _with_model(_own(value), path)
     _note_axes(value, found.axes)
     said = _merged(around, _said(own) | _commands(value))
     for key, one in value.items():
@@ -133,6 +137,18 @@ def _object(value: Mapping[str, Any], around: dict[str, Any], path: tuple[str, .
         _walk(value[key], said, (*path, str(key)), found)
 
 
+def _with_model(own: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    """Members of an object whose name is a model's: it stands among "models", or says who serves it."""
+    told = {place(key) for key in own} - {None}
+    served = ("identity", "engine") in told and (
+        ("identity", "quantization") in told or "architecture" in own
+    )
+    listed = len(path) > 1 and path[-2].lower() == "models"
+    if not isinstance(own.get("name"), str) or ("identity", "model") in told or not (served or listed):
+        return own
+    return {"model" if key == "name" else key: one for key, one in own.items()}
+
+
 def _below(value: Mapping[str, Any], is_result: bool) -> Iterable[str]:
     """Members to look into. Rows beat a summary beside them, unless they are single requests."""
     listed = {
@@ -144,6 +160,8 @@ def _below(value: Mapping[str, Any], is_result: bool) -> Iterable[str]:
         for key, one in value.items()
         if str(key).lower().removesuffix("_metrics") in _FOLDED and isinstance(one, Mapping | list)
     }
+    if is_result:
+        single |= {key for key in listed if _OF_EACH.fullmatch(str(key).lower())}
     known = is_result or any(_tells(value[key]) for key in folded)
     left = folded if listed - single else set()
     left |= single if known else set()
@@ -226,7 +244,7 @@ def _said(own: Mapping[str, Any]) -> dict[str, Any]:
         for key, one in own.items()
         if one not in (None, "")
         and key.lower() != "n"
-        and (place(key) is not None or ENGINE_VERSION.fullmatch(words_of(key)))
+        and (place(key) is not None or ENGINE_VERSION.fullmatch(words_of(key)) or names.is_option(key))
     }
 
 

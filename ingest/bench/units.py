@@ -19,6 +19,16 @@ def _is_core(label: str) -> bool:
     return told is not None and told.name.startswith(("ttft", "tpot", "itl", "e2e"))
 
 
+def _is_first(label: str) -> bool:
+    told = understand(label)
+    return told is not None and told.name.startswith("ttft")
+
+
+def _is_brief(seen: Iterable[float]) -> bool:
+    """Whether the least of some times to the first token is too short for milliseconds over any network."""
+    return 0 < min((one for one in seen if one > 0), default=0) < 1
+
+
 def _limits(label: str) -> tuple[float, float]:
     """(least that can be milliseconds, most that can be seconds) for a latency, at the median."""
     quantity = understand(label)
@@ -59,11 +69,20 @@ class Units:
         middles = {label: sorted(seen)[len(seen) // 2] for label, seen in values.items()}
         core = {label: middle for label, middle in middles.items() if _is_core(label)}
         long = {label: max(seen) >= _ABSURD * _limits(label)[1] for label, seen in values.items()}
+        brief = {
+            label
+            for label, seen in values.items()
+            if _is_first(label) and _is_brief(seen) and not long[label]
+        }
         any_ms = any(
-            middle >= _limits(label)[1] or long[label] for label, middle in (core or middles).items()
+            (middle >= _limits(label)[1] and label not in brief) or long[label]
+            for label, middle in (core or middles).items()
         )
         for label, middle in middles.items():
             least, most = _limits(label)
+            if label in brief:
+                units._decide(label, middle, is_ms=False)
+                continue
             if core and label not in core:  # a sum over requests may be of any size
                 units._decide(label, middle, any_ms)
                 continue

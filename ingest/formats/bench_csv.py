@@ -5,6 +5,7 @@ Owns what makes a delimited file a table of results. Must not read GPU traces, w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -132,7 +133,7 @@ def _row(
 def take_options(found: Row) -> None:
     """Cells that no rule placed but whose label is an engine's option are settings."""
     for label, raw in list(found.rest.items()):
-        if names.is_option(label):
+        if names.is_option(label, found.facts.engine):
             found.facts.settings.setdefault(label.strip().replace("-", "_"), _typed(raw))
             found.rest.pop(label)
 
@@ -141,6 +142,8 @@ def _typed(raw: Any) -> Any:
     text = str(raw).strip()
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
+    if re.fullmatch(r"-?\d{1,9}\.\d{1,9}", text):
+        return float(text)
     return int(text) if len(text) < 19 and text.lstrip("-").isdecimal() else text
 
 

@@ -109,7 +109,7 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
-    version=5,
+    version=6,
     docs=(
         "Results in JSON of people's own making: every object that holds a latency, a throughput or a "
         "score under a name that says so is a point; what the objects around it say of model, hardware, "

@@ -19,6 +19,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from ingest.bench.names import is_option
 from ingest.formats import Format, Unreadable
 from ingest.launches import (
     assignments_in,
@@ -29,7 +30,7 @@ from ingest.launches import (
     plain_version,
     port_of,
 )
-from ingest.machine import hardware, known
+from ingest.machine import described_cards, hardware, known
 from ingest.packages import split_packages
 from ingest.sources import Source
 from ingest.traces import iso_time, line_count
@@ -43,6 +44,9 @@ _RESULT = re.compile(
     r"(?i)throughput|ttft|tpot|\bitl|latency|tok_?s\b|tokens_per_s|tps\b|per_second|p9[059]|accuracy|\bresults?\b"
 )
 _NAMED = re.compile(r"meta(?:data)?\b|manifest|run_?info")
+_TEXT = re.compile(r'"(?P<key>[A-Za-z_]\w{0,40})"\s*:\s*"(?P<value>[^"\n]{2,120})"')
+_WHO = frozenset({"gpu", "engine", "model", "driver"})
+_WEAK = 0.35  # it says who was measured, with figures that nothing else reads
 _LARGEST = 8 << 20
 _NOT_LIBRARIES = ("driver", "cuda", "kernel", "glibc")
 
@@ -57,7 +61,14 @@ def sniff(source: Source) -> float:
     named = bool(_NAMED.search(source.name.lower())) and (
         {"engine", "model"} <= kinds or {"engine", "dependencies"} <= kinds
     )
-    return max(_sureness(keys, kinds), 0.6 * (named and not any(_RESULT.search(key) for key in keys)))
+    weak = _WEAK * (len(kinds & _WHO) > 1 and _names_card(head))
+    return max(_sureness(keys, kinds), weak, 0.6 * (named and not any(_RESULT.search(key) for key in keys)))
+
+
+def _names_card(head: str) -> bool:
+    """Whether a key of the hardware holds the name of a card that the vocabulary knows."""
+    told = (found["value"] for found in _TEXT.finditer(head) if kind_of(found["key"]) == "gpu")
+    return any(find_gpu(re.sub(r"^\s*\d+\s*[x×]\s*", "", one)) for one in told)
 
 
 def _sureness(keys: set[str], kinds: set[str]) -> float:
@@ -129,6 +140,7 @@ class _Meta:
         self.problems: list[str] = []
         self.raw = raw
         self.versions: dict[str, str] = {}
+        self.options: dict[str, Any] = {}
         self._collect(raw, 0)
 
     def experiment(self) -> Experiment:
@@ -185,6 +197,8 @@ class _Meta:
             library = re.fullmatch(r"(\w+?)_version", str(key).lower())
             if library and kind is None and isinstance(value, str) and known(value):
                 self.versions.setdefault(library[1].replace("_", "-"), value.split()[0])
+            if kind is None and isinstance(value, str | int | float) and is_option(str(key)):
+                self.options[str(key)] = value
             if kind:
                 self.found.setdefault(kind, []).append((str(key), value))
             if isinstance(value, dict) and depth < 3 and kind not in ("environment", "settings", "killed_by"):
@@ -242,7 +256,8 @@ class _Meta:
                 engine, version = engine or named, plain_version(value) if named or engine else version
         for _, value in (*self.found.get("engine", ()), *self.found.get("image", ())):
             if isinstance(value, str):
-                told = (canonical_engine(value), None) if canonical_engine(value) else engine_in_text(value)
+                told = engine_in_text(value)
+                told = told if told[0] else (canonical_engine(value), None)
                 named, tag = told if told[0] else engine_of_image(value)
                 engine, version = engine or named, version or (tag if named else None)
         version = version or (plain_version(self._text("version")) if engine else None)
@@ -259,7 +274,8 @@ class _Meta:
         )
 
     def _settings(self, engine: str | None) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        options = {key: value for key, value in self.options.items() if is_option(key, engine)}
+        found: dict[str, Any] = canonical_settings(engine, options)
         for _, value in self.found.get("settings", ()):
             if isinstance(value, dict):
                 found |= self._of_mapping(value, engine)
@@ -305,7 +321,7 @@ class _Meta:
 
     def _hardware(self) -> Hardware:
         text, count = self._text("gpu"), self._first("count")
-        names, memory = _cards(self._first("gpu"))
+        names, memory = described_cards(self._first("gpu"))
         if names:
             return hardware(
                 names, memory, count=len(names), driver=self._text("driver"), cuda=self._text("cuda")
@@ -323,21 +339,6 @@ class _Meta:
             driver=self._text("driver"),
             cuda=self._text("cuda"),
         )
-
-
-def _cards(told: Any) -> tuple[list[str], float | None]:
-    """Products and memory (MiB) of a nested description of the cards (``devices``, ``models``)."""
-    listed = told.get("devices") or told.get("models") if isinstance(told, dict) else told
-    cards = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    names, sizes = list[str](), set[float]()
-    for card in cards:
-        count = card.get("count")
-        if isinstance(card.get("name"), str):
-            names += [card["name"]] * (count if isinstance(count, int) and 0 < count <= 1024 else 1)
-        for key, value in card.items():
-            if re.match(r"memory_total_mib", str(key)) and isinstance(value, int | float):
-                sizes.add(float(value))
-    return names, sizes.pop() if len(sizes) == 1 else None
 
 
 def _common(launches: list[Launch]) -> Launch:
@@ -384,6 +385,7 @@ FORMAT = Format(
     kind="config",
     sniff=sniff,
     read=read,
+    version=2,
     docs="Metadata of a run as people's own runners write it (`run.json`, `meta.json`): command line, engine "
     "and version, model, hardware, environment, start and end, exit status, who stopped it, its clients.",
 )
