@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ingest.endings import died, without_error
+from ingest.frame_stages import later
 from ingest.server_start import Start, Verdict, clip
 from ingest.tracebacks import VAGUE, Finding
 from kb.model import Blame, Effect, Failure, Outcome, Stage, Warning  # noqa: A004
@@ -24,6 +25,7 @@ LAST_WORDS = frozenset({"segfault"})
 POST_MORTEM = frozenset({"engine-dead", "child-killed"})
 TRIVIAL = ("KeyError", "StopIteration", "AttributeError", "AssertionError", "IndexError")
 MAX_WARNINGS = 40
+NEAR = 40  # lines: the native stack of an error stands between its message and its traceback
 
 
 @dataclass(slots=True)
@@ -136,8 +138,21 @@ def _first_cause(start: Start, chains: Sequence[_Chain]) -> Finding | None:
     secondary = [one for one in known if _name(one) not in LAST_WORDS]
     for group in (specific, plain, exceptions, secondary, known):
         if group:
-            return group[0]
+            return _raised(start, group[0])
     return unknown[0] if unknown and _did_end(start) else None
+
+
+def _raised(start: Start, cause: Finding) -> Finding:
+    """The exception whose message a logger gave ahead of its traceback."""
+    if cause.is_exception or cause.level != "error":
+        return cause
+    below = (one for one in start.findings if one.chain and 0 < one.begun - cause.line <= NEAR)
+    return next((one for one in below if _name(one) == _name(cause) and _message(one) in cause.text), cause)
+
+
+def _message(one: Finding) -> str:
+    """The start of an exception's message without the exception's name."""
+    return one.text.partition(": ")[2][:80] or one.text
 
 
 def _did_end(start: Start) -> bool:
@@ -189,6 +204,8 @@ def _failed(
     start: Start, cause: Finding, echoes: tuple[Finding, ...], warnings: tuple[Warning, ...]
 ) -> Verdict:
     reached = start.stage_at(cause.line) if start.has_begun or _is_refusal(cause) else None
+    if reached in (None, "args", "init"):
+        reached = later(reached, cause.stage)  # a pasted error often has no log before it
     number, text = cause.matched or (cause.line, cause.text)
     refused = _is_refused_argument(cause, reached)
     stage = (reached or "args") if refused else _stage(cause.match, reached)

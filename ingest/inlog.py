@@ -6,13 +6,21 @@ Owns finding such tables and rows line by line; what a table's rows mean is the 
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
 
-from ingest.bench.serving import HEADING, batch_load, block_measurement, blocks, namespace
+from ingest.bench import trees
+from ingest.bench.rows import read_row
+from ingest.bench.serving import HEADING, batch_load, block_measurement, blocks, complete, namespace
+from ingest.bench.units import Units
 from ingest.events import Values
 from ingest.logline import Line
+from kb.model import Measurement
 
 MAX_ROWS = 120
+MAX_OBJECT_LINES = 400
+_RATES = ("output_tok_s", "total_tok_s", "request_s")
 _LATENCY = re.compile(
     r"Avg latency: (?P<mean>\d+(?:\.\d+)?) seconds|(?P<p>\d+)% percentile latency: (?P<value>\d+(?:\.\d+)?) s"
 )
@@ -41,19 +49,54 @@ class BenchmarkTable:
 
     def _done(self) -> list[tuple[str, Values]]:
         self.active = False
-        return [
-            (
-                "sample",
-                {
-                    "metrics": dict(one.metrics),
-                    "workload": dict(one.workload),
-                    "client": one.client,
-                    "stated": True,
-                },
-            )
-            for one in (block_measurement(block, "serving benchmark") for block in blocks(self._rows))
-            if one.metrics
-        ]
+        points = (block_measurement(block, "serving benchmark") for block in blocks(self._rows))
+        return [_sample(one) for one in points if one.metrics]
+
+
+class ResultObject:
+    """Collects a JSON object that a client prints over several lines; gives the points that it holds.
+
+    Servers print objects of their own (configurations, requests): a result holds a rate and something else.
+    """
+
+    def __init__(self) -> None:
+        self.active = False
+        self._rows: list[str] = []
+
+    def feed(self, line: Line) -> list[tuple[str, Values]]:
+        """Take a line; samples once the object is closed."""
+        if not self.active:
+            self.active, self._rows = line.is_plain and line.text.rstrip() == "{", []
+        if not self.active:
+            return []
+        self._rows.append(line.text)
+        if line.text[:1] in "{} \t" and len(self._rows) <= MAX_OBJECT_LINES:
+            return self._done() if line.text.rstrip() == "}" else []
+        self.active = False
+        return []
+
+    def _done(self) -> list[tuple[str, Values]]:
+        self.active = False
+        try:
+            value = json.loads("\n".join(self._rows))
+        except (ValueError, RecursionError):
+            return []
+        return [_sample(one) for one in _points(value) if len(one.metrics) > 1 and _has_rate(one)]
+
+
+def _points(value: object) -> Iterable[Measurement]:
+    rows = trees.find_rows(value).rows
+    units = Units.of(rows)
+    return (complete(read_row(row, units).measurement("result object")) for row in rows)
+
+
+def _has_rate(one: Measurement) -> bool:
+    return any(name in one.metrics for name in _RATES)
+
+
+def _sample(one: Measurement) -> tuple[str, Values]:
+    told = {"metrics": dict(one.metrics), "workload": dict(one.workload), "client": one.client}
+    return "sample", {**told, "stated": True}
 
 
 class LatencyRows:

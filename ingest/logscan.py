@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from ingest import prefixes
 from ingest.events import Bulk, Event, Grammar, Reader, apply
-from ingest.inlog import BenchmarkTable, LatencyRows
+from ingest.inlog import BenchmarkTable, LatencyRows, ResultObject
 from ingest.logline import Line, split
 from ingest.skim import without_marked
 from ingest.sources import Source
@@ -73,7 +73,8 @@ class _Scanner:
         self._source, self._grammar = source, grammar
         self._wrappers = source.wrappers
         self._errors = Tracebacks(table())
-        self._readers: list[Reader] = [BenchmarkTable(), LatencyRows(), *(one() for one in grammar.readers)]
+        self._readers: list[Reader] = [BenchmarkTable(), LatencyRows(), ResultObject()]
+        self._readers += [one() for one in grammar.readers]
         self._markers = [one.marker for one in grammar.bulk]
         self._dull: dict[bytes, bool] = {}
         self._alike: Counter[tuple[str, bytes]] = Counter()

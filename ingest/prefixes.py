@@ -79,6 +79,18 @@ def _docker_json(line: str) -> Unwrapped | None:
     return Unwrapped(text.rstrip("\n"), time if isinstance(time, str) else None, not text.endswith("\n"))
 
 
+def _cloudwatch_csv(line: str) -> Unwrapped | None:
+    """A row of exported events, in which control characters stand as ``#`` and three octal digits."""
+    found = _CLOUDWATCH.match(line)
+    if found is None or ("#033[" not in line and "#015" not in line):
+        return None
+    text = found["text"]
+    if text.startswith('"'):
+        text = text[1:].removesuffix('"').replace('""', '"')
+    text = text.removesuffix("#015").replace("#033[", "\x1b[").replace("#011", "\t")
+    return Unwrapped(text, _time_of_microseconds(f"{found['time']}000"))
+
+
 def _journal_json(line: str) -> Unwrapped | None:
     if not line.startswith("{") or '"MESSAGE"' not in line:
         return None
@@ -118,12 +130,14 @@ def _json_object(line: str) -> dict[str, object]:
 
 _PLAIN_STAMP = _by_pattern(rf"(?P<time>{RFC3339})\s(?:(?:stdout|stderr)\s(?P<flag>[FP])\s)?")
 
+_CLOUDWATCH = re.compile(r"(?P<time>\d{13}),(?P<text>.*)", re.DOTALL)
 _PINO = re.compile(r'\{"level":\d{1,3},')
 
 WRAPPERS: tuple[Wrapper, ...] = (
     Wrapper("docker json-file", _docker_json),
     Wrapper("journald json", _journal_json),
     Wrapper("pino json", _pino_json),
+    Wrapper("cloudwatch csv", _cloudwatch_csv),
     Wrapper(
         "journald iso",
         _by_pattern(rf"(?P<time>{RFC3339})\s[\w.-]{{1,80}}\s[^\s\[\]:]{{1,80}}(?:\[\d+\])?:\s"),

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from ingest.frame_stages import later, stage_of
 from ingest.logline import Line
+from kb.model import Stage
 from kb.symptoms import Match, Table
 
 TRACEBACK = "Traceback (most recent call last)"
@@ -19,6 +21,7 @@ CHAINED = (
 )
 # Classes that say that something broke and not why: a later line of the same message may say it.
 VAGUE = frozenset({"unknown-model-error", "jit-failed", "missing-module", "internal-assert"})
+_THROWN = "what():"  # C++ says so what it was that nobody caught
 MAX_TAIL_LINES = 24
 MAX_BLOCK_LINES = 5000
 MAX_FINDINGS = 4000
@@ -40,6 +43,10 @@ _ABORTED = re.compile(
 )
 _PYDANTIC = re.compile(r"[\w.]*ValidationError: \d+ validation errors? for ")
 _RULE = re.compile(r"[-=*]{40,}\s*$")  # another program's words begin
+# What a dying process leaves by itself is no part of the message above it.
+_LAST_WORDS = re.compile(
+    r"(?:\[[\w.: -]{1,80}\] )?(?:Caught signal \d|Fatal Python error: |Segmentation fault|Aborted\b|Killed\b)"
+)
 _DIGITS = re.compile(r"\d+|0x[0-9a-f]+")
 _FRAME = re.compile(
     r'\s*(?:\| )?File "(?P<file>[^"]{1,400})", line (?P<line>\d+), in (?P<function>\S{1,120})'
@@ -51,7 +58,8 @@ class Finding:
     """An error as the log shows it.
 
     ``chain`` is a number that the blocks of one exception chain share (0: no traceback), ``block`` the
-    place in that chain. ``more`` are the lines of the message after its first. ``count`` and ``last``
+    place in that chain, ``begun`` the line where the traceback begins; ``stage`` is what its frames show.
+    ``more`` are the lines of the message after its first. ``count`` and ``last``
     tell repeats.
     """
 
@@ -62,10 +70,12 @@ class Finding:
     is_exception: bool
     chain: int = 0
     block: int = 0
+    begun: int = 0
     count: int = 1
     last: int = 0
     more: list[tuple[int, str]] = field(default_factory=list)
     frame: str | None = None
+    stage: Stage | None = None
     is_noise: bool = False
     match: Match | None = None
     matched: tuple[int, str] | None = None
@@ -102,7 +112,9 @@ class _Block:
     line: int
     rows: int = 0
     frame: str | None = None
+    stage: Stage | None = None
     is_noise: bool = False
+    is_cut: bool = False
     is_stripped: bool = False
     candidate: tuple[int, str] | None = None
 
@@ -136,7 +148,9 @@ class Tracebacks:
         for block in self._open.values():
             if block.candidate is not None:
                 number, text = block.candidate
-                self._add(Finding(number, text[:MAX_TEXT], block.owner, block.level, True, block.chain))
+                told = Finding(number, text[:MAX_TEXT], block.owner, block.level, True, block.chain)
+                told.stage = block.stage
+                self._add(told)
         self._open.clear()
         for finding in self.findings:
             finding.classify(self._table)
@@ -151,7 +165,7 @@ class Tracebacks:
         if TRACEBACK in line.text:
             self._begin(key, line)
             return True
-        block = self._block_of(key, line)
+        block = self._block_of(key, line) or self._headless(key, line)
         if block is not None:
             return self._inside(key, block, line)
         tail = self._tails.get(key)
@@ -169,6 +183,14 @@ class Tracebacks:
         if block is not None:
             self._open[key] = block
         return block
+
+    def _headless(self, key: tuple[str, bool], line: Line) -> _Block | None:
+        """A traceback that was pasted from its middle on: its first frame begins it."""
+        if 'File "' not in line.text or _FRAME.match(line.text) is None:
+            return None
+        self._begin(key, line)
+        self._open[key].is_cut = True
+        return self._open[key]
 
     def _begin(self, key: tuple[str, bool], line: Line) -> None:
         self._tails.pop(key, None)
@@ -199,14 +221,17 @@ class Tracebacks:
         if self._is_body(block, text):
             if found := _FRAME.match(text):
                 block.frame = f"{found['file']}:{found['line']} in {found['function']}"
+                block.stage = later(block.stage, stage_of(found["function"]))
                 block.is_noise = block.is_noise or self._table.is_noise(found["file"])
             elif EXCEPTION.match(text.lstrip()):
                 block.candidate = (line.number, text.strip())
             return True
         del self._open[key]
+        if block.is_cut and not EXCEPTION.match(text) and not text.startswith("Exception: "):
+            return self._alone(key, line)
         finding = Finding(line.number, text[:MAX_TEXT], block.owner or line.process, block.level, True)
         finding.chain, finding.block, finding.frame = block.chain, block.place, block.frame
-        finding.is_noise = block.is_noise
+        finding.stage, finding.is_noise, finding.begun = block.stage, block.is_noise, block.line
         self._add(finding)
         self._tails[key] = finding
         self._last[key] = (block.chain, block.place)
@@ -220,7 +245,8 @@ class Tracebacks:
         return block.is_stripped and EXCEPTION.match(text) is None
 
     def _extend(self, key: tuple[str, bool], tail: Finding, line: Line) -> bool:
-        if EXCEPTION.match(line.text) or _RULE.match(line.text) or len(tail.more) >= MAX_TAIL_LINES:
+        ends = EXCEPTION.match(line.text) or _RULE.match(line.text) or _LAST_WORDS.match(line.text)
+        if ends or len(tail.more) >= MAX_TAIL_LINES:
             del self._tails[key]
             return False
         if line.text.strip():
@@ -231,15 +257,15 @@ class Tracebacks:
         text = line.text
         if line.level is None and _SOURCE.match(text):
             return False
-        is_exception = EXCEPTION.match(text) is not None or (
-            line.is_plain and _ABORTED.match(text) is not None
+        if line.level == "error" and text[:2] == "  " and not text.lstrip().startswith(_THROWN):
+            return False  # of a traceback whose head is cut off
+        is_exception = (
+            EXCEPTION.match(text) is not None
+            or text.lstrip().startswith(_THROWN)
+            or (line.is_plain and _ABORTED.match(text) is not None)
         )
         is_error = line.level == "error" or bool(
-            line.level is None
-            and (
-                is_exception
-                or ((text[:1] not in " \t|" or text.lstrip().startswith("what():")) and ERRORISH.search(text))
-            )
+            line.level is None and (is_exception or (text[:1] not in " \t|" and ERRORISH.search(text)))
         )
         found = self._table.match(text, is_error=is_error)
         if found is not None and found.symptom.kind == "noise":

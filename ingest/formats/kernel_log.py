@@ -24,6 +24,8 @@ _KILLED = re.compile(
     r"(?:Out of memory|Memory cgroup out of memory): Killed process (?P<pid>\d+) \((?P<name>[^)]+)\)"
 )
 _LOST = re.compile(r"NVRM: GPU (?:at )?(?:PCI:)?(?P<pci>[\da-fA-F:.]+).*?GPU has fallen off the bus")
+_NAMED = re.compile(r"NVRM: The NVIDIA GPU (?P<pci>[\da-fA-F:.]+)")
+_GONE = re.compile(r"NVRM: (?:GPU has )?fallen off the bus")  # of the GPU that a line before names
 _DRIVER = re.compile(
     r"NVRM: loading NVIDIA UNIX .*?Kernel Module (?:for \w+ )?\s*(?P<driver>\d+\.\d+(?:\.\d+)?)"
 )
@@ -33,13 +35,16 @@ _FAULT = re.compile(r"amdgpu.*?(?:GPU reset|ring \w+ timeout|VM_L2_PROTECTION_FA
 
 def events(source: Source) -> Iterator[dict[str, Any]]:
     """Faults and kills with line, time and text."""
+    named: str | None = None
     for number, text in source.lines():
         if "NVRM" not in text and "Killed process" not in text and "amdgpu" not in text:
             continue
         line = split(number, text)
-        told = _event(line.text)
+        if found := _NAMED.search(line.text):
+            named = found["pci"].rstrip(".:")
+        told = {"kind": "gpu-lost", "pci": named} if _GONE.search(line.text) else _event(line.text)
         if told is not None:
-            yield {**told, "line": number, "time": line.time, "text": line.text[:300]}
+            yield {**told, "line": number, "time": line.time, "text": line.text.strip()[:300]}
 
 
 def _event(text: str) -> dict[str, Any] | None:

@@ -17,7 +17,10 @@ from kb.vocab.engines import Launch, parse_shell
 
 _LARGEST = 4 << 20
 _SENTENCE = re.compile(r"[a-z,;:)\"'’”] [a-z(\"'“‘]")
-_STAMP = re.compile(r"^\W{0,3}(?:\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|(?:INFO|WARNING|ERROR|DEBUG)\b)")
+_STAMP = re.compile(
+    r"^(?:\W{0,3}(?:\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|(?:INFO|WARNING|ERROR|DEBUG)\b)"
+    r"|\[rank\d+\]:|\([\w ]+ pid=\d+)"
+)
 _START = re.compile(
     r"(?:^|[\s`\"'(])((?:[A-Z_]+=\S+ )*(?:python3? -m (?:sglang\.launch_server|vllm\.entrypoints\S*)|"
     r"vllm serve|sglang serve|trtllm-serve)\s+[^`\"'\n]{4,2000})"

@@ -62,7 +62,7 @@ RULES = (
         stage="args",
         step=1,
     ),
-    rule("SGLang Version ", "start", r"^SGLang Version (?P<engine_version>\d[\w.]*)"),
+    rule("SGLang Version ", "start", r"^SGLang Version (?P<engine_version>\d[\w.+]*)"),
     rule(
         "total GPU memory per device (MiB): [",
         "facts",
@@ -225,9 +225,14 @@ GRAMMAR = Grammar(
 )
 
 
+_RANKED = re.compile(
+    r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?: [A-Z_]{2,10}\d{1,4}){1,6}\] ", re.MULTILINE
+)
+
+
 def sniff(source: Source) -> float:
-    """By the argument dump, batch lines, or its own words."""
-    return marks(
+    """By the argument dump, batch lines, its own words, or ranks in the stamp of its lines."""
+    found = marks(
         source.head,
         sure=(
             "server_args=ServerArgs(",
@@ -246,6 +251,7 @@ def sniff(source: Source) -> float:
         ),
         likely=("sglang", "Scheduler hit an exception"),
     )
+    return max(found, 0.6) if _RANKED.search(source.head) else found
 
 
 def read(source: Source) -> Reading:

@@ -161,7 +161,6 @@ RULES = (
     rule("Resolved architecture:", "facts", r"Resolved architecture: (?P<architecture>\w+)"),
     rule("Using max model len", "facts", r"Using max model len (?P<context_length>\d+)"),
     rule("data type to store kv cache", "facts", r"Using (?P<kv_dtype>\w+) data type to store kv cache"),
-    # kernel choices
     rule(
         "attention backend",
         "choice",
@@ -170,9 +169,10 @@ RULES = (
         how="runs",
     ),
     rule(
-        "AttentionBackendEnum.",
+        " backend.",
         "choice",
-        r"Using AttentionBackendEnum\.(?P<label>[A-Z][A-Z0-9_]+) backend\.",
+        r"Using (?:AttentionBackendEnum\.)?(?P<label>"
+        r"(?<=Enum\.)\w+|FLASH(?:INFER|MLA\w*)|XFORMERS|[A-Z]\w*(?:ATTN|ATTENTION|MLA)\w*) backend\.",
         role="attention",
         how="runs",
     ),
@@ -365,6 +365,7 @@ def sniff(source: Source) -> float:
             "vllm: error:",
             "api_server.py: error: ",
             "[vllm.py:",
+            "(APIServer pid=",
             "(EngineCore pid=",
             "(EngineCore_0 pid=",
             "(EngineCore_DP0 pid=",
