@@ -15,7 +15,8 @@ from typing import Any
 
 from ingest.enrich import completed, enrich, say
 from ingest.hints import HINTS, HOW, PART, Hints
-from ingest.matching import OVERLAP, Draft, Match, Piece, best_match, matches
+from ingest.matching import AFTER, OVERLAP, Draft, Match, Piece, best_match, matches
+from ingest.namesakes import fitting
 from ingest.nodes import united
 from ingest.points import is_same_point, merged
 from ingest.snapshots import describe_machines
@@ -155,6 +156,7 @@ class Work:
         told = _told(piece)
         if piece.part == "trace" and len(drafts) > 1:
             covered = [one for one in matches(piece, told, drafts, near=near) if OVERLAP in one.how]
+            covered = [one for one in covered if AFTER in one.how] or covered
             for one in covered:
                 _take(piece, one)
             if covered:
@@ -230,10 +232,13 @@ def _draft(piece: Piece, ordinal: int, site: str, experiment: Experiment) -> Dra
 
 
 def _shows_a_server(told: Experiment, path: str) -> bool:
-    """Whether a log is of a server rather than a page or a program that quotes one."""
-    backend = told.backend
-    facts = backend.engine_version or backend.settings or told.port or told.started or backend.resolved
-    return bool(facts) or told.outcome.stage not in (None, "args") or not path.endswith(QUOTING)
+    """Whether a log is of a server rather than of an installation or a tool, or a page that quotes one."""
+    backend, outcome = told.backend, told.outcome
+    facts = backend.engine_version or backend.settings or told.port or backend.resolved or told.model.name
+    if facts or outcome.stage not in (None, "args", "install"):
+        return True
+    ended = outcome.failure is not None and outcome.effect != "killed"
+    return not path.endswith(QUOTING) and (ended or (outcome.stage == "args" and outcome.effect == "refused"))
 
 
 def _records_a_start(reading: Reading) -> bool:
@@ -316,7 +321,9 @@ def _file_names(value: Any) -> set[str]:
 def _describes_again(piece: Piece, drafts: Sequence[Draft]) -> bool:
     """Whether most points of a source stand among the runs' own already: a table or a summary of them."""
     points = [point for told in piece.reading.experiments for point in told.measurements]
-    owners = [_owner(point, drafts) for point in points]
+    named = fitting(piece.path, [one.attached[0][1] for one in drafts]) if len(drafts) > 1 else {}
+    of_its_name = [drafts[at] for at, name in named.items() if name.fully]
+    owners = [_owner(point, of_its_name or drafts) for point in points]
     if not points or sum(owner is not None for owner in owners) * 2 < len(points):
         return False
     if len(points) == 1 and piece.part == "measurement" and owners[0] and owners[0].folder == piece.folder:

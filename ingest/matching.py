@@ -5,22 +5,23 @@ Owns the weights of each kind of evidence and what rules a pair out. Must not ch
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+from ingest.agreement import common
+from ingest.namesakes import Named, fitting
 from ingest.windows import Window, overlap, window
 from kb.model import Experiment, Reading
 
 NAMED, TIMES, PORT, MODEL, NAME, ALONE, FOLDER = 0.95, 0.7, 0.5, 0.3, 0.4, 0.85, 0.3
+NAMESAKE, PLAIN_NAMESAKE, SETTINGS, USUAL_PORT = 0.8, 0.5, 0.6, 0.2
+USUAL_PORTS = frozenset({8000, 8080, 30000, 11434})  # an engine's own choice, on every machine
 ENOUGH_HERE, ENOUGH_ELSEWHERE, MARGIN = 0.3, 0.6, 0.05
 OVERLAP = "times overlap"
 REACHED_READY = frozenset({"ready", "serve", "load_test", "quality"})
-_GENERIC = re.compile(
-    r"server|serve|logs?|out|std(out|err)|bench(mark)?|results?|run|json|txt|csv|gz|zst|output|test|\d+"
-)
+AFTER = "named after it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +87,10 @@ def best_match(piece: Piece, told: Experiment | None, drafts: Sequence[Draft], *
 def matches(piece: Piece, told: Experiment | None, drafts: Sequence[Draft], *, near: bool) -> list[Match]:
     """Every run that nothing rules out, with the evidence for it."""
     found = []
-    for draft in drafts:
+    names = fitting(piece.path, [one.attached[0][1] for one in drafts]) if len(drafts) > 1 else {}
+    for at, draft in enumerate(drafts):
         if not _ruled_out(told, draft.experiment):
-            reasons = list(_reasons(piece, told, draft, drafts, near))
+            reasons = [*_reasons(piece, told, draft, drafts, near), *_named(names.get(at))]
             if reasons:
                 doubt = 1.0
                 for weight, _ in reasons:
@@ -124,6 +126,7 @@ def _ruled_out(told: Experiment | None, run: Experiment) -> bool:
     return (
         any(a is not None and b is not None and a != b for a, b in pairs)
         or overlap(span(told), span(run)) is False
+        or common(told.backend.settings, run.backend.settings)[1] > 0
     )
 
 
@@ -138,11 +141,17 @@ def _reasons(
         if overlap(span(told), span(draft.experiment)):
             yield TIMES, OVERLAP
         if told.port is not None and told.port == draft.experiment.port:
-            yield PORT, f"port {told.port}"
+            yield USUAL_PORT if told.port in USUAL_PORTS else PORT, f"port {told.port}"
         if same_model(told, draft.experiment):
             yield MODEL, "same model"
-    if len(drafts) > 1 and _words(piece.path) & _words(draft.name):
-        yield NAME, "similar names"
+        if common(told.backend.settings, draft.experiment.backend.settings)[0] > 1:
+            yield SETTINGS, "same settings"
+
+
+def _named(name: Named | None) -> Iterable[tuple[float, str]]:
+    if name is not None:
+        weight = NAME if not name.fully else NAMESAKE if name.telling else PLAIN_NAMESAKE
+        yield weight, AFTER if name.fully else "similar names"
 
 
 def _place(piece: Piece, draft: Draft, drafts: Sequence[Draft]) -> Iterable[tuple[float, str]]:
@@ -167,8 +176,3 @@ def _names(experiment: Experiment) -> set[str]:
     served = experiment.backend.settings.get("served_model_name")
     told = [experiment.model.name, *(served if isinstance(served, list | tuple) else [served])]
     return {PurePosixPath(str(one)).name.lower() for one in told if one}
-
-
-def _words(path: str) -> set[str]:
-    name = PurePosixPath(path).name.lower()
-    return {one for one in re.split(r"[^a-z0-9]+", name) if len(one) > 1 and not _GENERIC.fullmatch(one)}

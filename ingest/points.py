@@ -12,6 +12,7 @@ from typing import Any
 from kb.model import Measurement
 
 TOLERANCE = 6e-3  # tables and console output round to two or three digits
+EXACT, _UNROUNDED_DIGITS = 1e-4, 10
 WORKLOAD_KEYS = ("concurrency", "request_rate", "batch_size", "depth", "test")
 COUNTS = frozenset({"completed", "failed", "input_tokens", "output_tokens", "duration_s"})
 
@@ -71,4 +72,13 @@ def _differ(a: Any, b: Any) -> bool:
 def _close(a: float | None, b: float | None) -> bool:
     if a is None or b is None:
         return False
-    return a == b or abs(a - b) <= max(TOLERANCE * max(abs(a), abs(b)), 6e-3)
+    if a == b:
+        return True
+    if _is_full(a) and _is_full(b):
+        return abs(a - b) <= EXACT * max(abs(a), abs(b))
+    return abs(a - b) <= max(TOLERANCE * max(abs(a), abs(b)), 6e-3)
+
+
+def _is_full(value: float) -> bool:
+    """Whether a number is given with all the digits that a computer has, unrounded."""
+    return len(repr(value).replace(".", "").lstrip("-0")) >= _UNROUNDED_DIGITS

@@ -25,14 +25,17 @@ class Window:
 
 
 def window(started: str | None, ended: str | None) -> Window | None:
-    """The span of two ISO 8601 times, as printed; None where neither can be read."""
+    """The span of two ISO 8601 times, as printed; None where neither can be read.
+
+    An end before its start is of another clock, and nothing tells which of the two is right.
+    """
     start, end = moment(started), moment(ended)
     if start is None and end is None:
         return None
     start, end = start or end, end or start
     if start is None or end is None or (start.tzinfo is None) != (end.tzinfo is None):
         return None
-    return Window(min(start, end), max(start, end))
+    return Window(start, end) if start <= end else None
 
 
 def moment(text: str | None) -> datetime | None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import PurePath
 
+from ingest.programs import is_program
 from ingest.sources import Source
 from kb.errors import KbctlError
 from kb.model import Problem, Reading
@@ -117,7 +118,11 @@ def _with_data(source: Source, data: bytes) -> Source:
 
 
 def _candidates(source: Source) -> list[tuple[Format, float]]:
-    return [(one, sure) for one in all_formats() if (sure := _sureness(one, source)) > 0]
+    """Every format that may read a source; of a program only what it configures."""
+    formats = all_formats()
+    if is_program(source.head):
+        formats = tuple(one for one in formats if one.kind == "config")
+    return [(one, sure) for one in formats if (sure := _sureness(one, source)) > 0]
 
 
 def _sureness(one: Format, source: Source) -> float:

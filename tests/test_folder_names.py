@@ -1,0 +1,114 @@
+"""Which run of several a file is joined to by its name, its folder and the settings that it asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingest.agreement import common
+from ingest.namesakes import fitting
+from ingest.windows import window
+from kb.model import Backend, Experiment, Hardware, Measurement, Model, Outcome
+from tests.test_folders import bench, piece, point, runs, server, start
+
+
+@pytest.mark.parametrize(
+    ("path", "logs", "best", "fully"),
+    [
+        (
+            "/r/qwen_a_0607T1203Z_bench.json",
+            ["/r/qwen_a_0607T1203Z_server.log", "/r/qwen_b_0607T1203Z_server.log"],
+            {0},
+            True,
+        ),
+        ("/r/qwen_fp8_bench.json", ["/r/qwen_server.log", "/r/qwen_fp8_server.log"], {1}, True),
+        ("/r/raw/v1/metrics_1u.txt", ["/r/logs/v1-startup.log", "/r/logs/v2-startup.log"], {0}, True),
+        ("/r/x/tp4_c8.json", ["/r/tp4_c8/server.log", "/r/tp8_c8/server.log"], {0}, True),
+        ("/r/qwen_bench.json", ["/r/qwen_one.log", "/r/glm_two.log"], {0}, False),
+        ("/r/bench_2.json", ["/r/server_1.log", "/r/server_2.log"], {1}, True),
+        ("/r/bench.json", ["/r/one.log", "/r/two.log"], set(), False),
+    ],
+)
+def test_a_file_fits_the_log_that_it_is_named_after(
+    path: str, logs: list[str], best: set[int], fully: bool
+) -> None:
+    found = fitting(path, logs)
+    assert set(found) == best
+    assert all(one.fully is fully for one in found.values())
+
+
+def test_files_beside_each_other_go_to_the_server_of_their_name() -> None:
+    names = ("a_0607T1203Z", "a_fp8_0607T1203Z", "b_0608T0100Z")
+    pieces = [server(f"/r/{name}_server.log") for name in names]
+    pieces += [bench(f"/r/{name}_load.json", point(rate=100.0 * at + 10)) for at, name in enumerate(names)]
+    for found in runs(pieces):
+        log, other = found.experiment.sources
+        assert other == log.replace("_server.log", "_load.json")
+
+
+def test_a_launch_file_that_asks_for_other_settings_is_of_another_server() -> None:
+    def settings(**told: object) -> Experiment:
+        return start(backend=Backend(engine="vllm", settings=told), port=8000)
+
+    pieces = [
+        server("/r/logs/first.log", settings(max_model_len=4096, gpu_memory_utilization=0.9)),
+        server("/r/logs/second.log", settings(max_model_len=4096, gpu_memory_utilization=0.8)),
+        piece("/r/configs/x.yml", "config", settings(max_model_len="4096", gpu_memory_utilization="0.8")),
+        piece("/r/configs/y.yml", "config", settings(max_model_len=4096, gpu_memory_utilization=0.7)),
+    ]
+    joined = {one.experiment.sources[0]: one.experiment.joined for one in runs(pieces)}
+    assert joined["/r/logs/first.log"] == ()
+    assert [(path, "same settings" in how) for path, how, _ in joined["/r/logs/second.log"]] == [
+        ("/r/configs/x.yml", True)
+    ]
+
+
+def test_settings_agree_across_their_spellings() -> None:
+    mine = {
+        "tp_size": 8,
+        "enforce_eager": True,
+        "model": "/m/a",
+        "attention_backend": "flash-attn",
+        "x": "/p",
+    }
+    theirs = {
+        "tp_size": "8",
+        "enforce_eager": "true",
+        "model": "b",
+        "attention_backend": "FLASH_ATTN",
+        "x": "/q",
+    }
+    assert common(mine, theirs) == (3, 0)
+    assert common({"tp_size": 8}, {"tp_size": 4}) == (0, 1)
+
+
+def test_unrounded_numbers_that_differ_are_of_two_runs() -> None:
+    def lone(value: float) -> Measurement:
+        return Measurement(workload={"batch_size": 1}, metrics={"e2e_ms_mean": value}, client="bench")
+
+    pieces = [
+        server("/r/logs/b1_mem8.log"),
+        server("/r/logs/b1_mem9.log"),
+        bench("/r/out/b1_mem8.json", lone(554.4617182731)),
+        bench("/r/out/b1_mem9.json", lone(555.1029384756)),
+    ]
+    assert [len(one.experiment.measurements) for one in runs(pieces)] == [1, 1]
+
+
+def test_a_log_without_a_word_of_a_server_starts_no_run() -> None:
+    tool = Experiment(
+        hardware=Hardware(gpu="NVIDIA H200"),
+        backend=Backend(engine="sglang"),
+        outcome=Outcome(stage="args", effect="killed"),
+        started="2026-01-01T00:00:00",
+    )
+    assert runs([piece("/r/tune.log", "server_log", tool)]) == []
+    refused = Experiment(backend=Backend(engine="vllm"), outcome=Outcome(stage="args", effect="refused"))
+    assert len(runs([piece("/r/start.log", "server_log", refused)])) == 1
+    named = Experiment(
+        model=Model(name="glm"), backend=Backend(engine="vllm"), outcome=Outcome(effect="unknown")
+    )
+    assert len(runs([piece("/r/named.log", "server_log", named)])) == 1
+
+
+def test_an_end_before_its_start_is_of_another_clock() -> None:
+    assert window("2026-01-01T19:01:00", "2026-01-01T17:03:00") is None
