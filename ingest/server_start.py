@@ -57,10 +57,11 @@ class Start:
 
     def pending(self) -> str | None:
         """What the start was waiting for when its log ended: distributed, capture, or nothing known."""
-        last = max(
-            (one for one in self.events if one.kind == "stage"), key=lambda one: one.line, default=None
-        )
-        return None if last is None else last.values.get("pending")
+        steps = sorted((one for one in self.events if one.kind == "stage"), key=lambda one: one.line)
+        waits = [one.values.get("pending") for one in steps[-2:]]
+        if waits == ["distributed", "init"]:
+            return "distributed"  # an engine that begins with its peers not yet found
+        return waits[-1] if waits else None
 
 
 @dataclass(frozen=True, slots=True)

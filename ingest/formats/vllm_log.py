@@ -152,12 +152,13 @@ RULES = (
         r"vLLM server version (?P<engine_version>[\w.+-]+)(?:, serving model (?P<model>\S+))?",
     ),
     rule(
-        "LLM engine (v",
+        " with config: ",
         "facts",
-        r"LLM engine \(v(?P<version>[\w.+-]+)\) with config: (?P<config>.*)",
+        r"LLM engine (?:\(v(?P<version>[\w.+-]+)\) )?with config: (?P<config>.*)",
         _engine_config,
     ),
-    step("LLM engine (v", "init", 10, pending="init"),
+    step(" with config: ", "init", 10, r"LLM engine .{0,90}with config: ", pending="init"),
+    step("Ray ", "init", 10, r"Started a local Ray instance|Connected to Ray cluster", pending="distributed"),
     rule("Resolved architecture:", "facts", r"Resolved architecture: (?P<architecture>\w+)"),
     rule("Using max model len", "facts", r"Using max model len (?P<context_length>\d+)"),
     rule("data type to store kv cache", "facts", r"Using (?P<kv_dtype>\w+) data type to store kv cache"),
@@ -275,7 +276,6 @@ RULES = (
         "facts",
         r"Free memory on device (?:\S+ )?\([\d.]+/(?P<memory_gib>[\d.]+) GiB\)",
     ),
-    # life cycle
     step(
         "world_size=",
         "init",
