@@ -16,15 +16,14 @@ from itertools import compress, count
 from typing import TYPE_CHECKING
 
 from ingest.gpu_columns import Column
-from ingest.gpu_csv import TraceLayout, split_cells, to_number
-from ingest.tally import BUSY_UTILIZATION_PCT, HUGE, GpuTally, bit_of, mask_of, reasons_of_mask, vague_roles
+from ingest.gpu_csv import TraceLayout, is_around, is_listing, is_names_line, split_cells, to_number
+from ingest.tally import BUSY_UTILIZATION_PCT, HUGE, GpuTally, masks_of, reasons_in, vague_roles
 
 _TROUBLE = re.compile(r"(?i)lost|unknown error|err!|insufficient permission|not found")
 _WORDS = frozenset(("index", "uuid", "bus", "name", "driver", "cuda", "host", "compute_cap"))
 _FACTS = ("driver", "cuda", "host", "compute_cap")
 _TIMES = ("time", "epoch", "elapsed")
 _MEMORY = ("memory_used_mib", "memory_total_mib", "memory_free_mib")
-_STILL = ("_total_mib", "_limit_w", "_max_mhz")
 _MOST_CARDS = 4096
 MOST_TOLD = 20
 _MOST_TURNS = 64
@@ -77,11 +76,12 @@ class Pass:
         self.time = next((at for role in _TIMES if (at := found.position(role)) is not None), None)
         self.tick = found.columns[self.time].factor if self.time is not None else 1.0
         self.date, self.fraction = found.position("date"), found.position("fraction")
-        self.listing = _is_listing(found)
+        self.listing = is_listing(found)
         self.columns = (*found.columns, Column("", "index")) if self.listing else found.columns
         cards = dict.fromkeys(one.gpu for one in found.columns if one.gpu is not None)
         self.views = [_View(self, card) for card in (cards or [None])]
         self.told: set[str] = set()
+        self.foreign = False  # below a header with other names
 
     def take(self, text: str, numbers: Iterable[int]) -> None:
         """Count a block of lines, which have these numbers."""
@@ -153,16 +153,30 @@ class Pass:
             self.summary.sessions += 1
             return False
         if self.layout.header[:1] == "#" and line[:1] == "#":
+            self._see_names(line, number)
             return False
-        if len(row) == len(self.layout.columns):
+        if len(row) == len(self.layout.columns) and not self.foreign:
             return True
-        if len(row) > 1 and not any(cell.strip() for cell in row[1:]):
-            return False  # a stamp alone: the loop had no card to write in this round
-        self.summary.odd_lines += 1
-        if len(self.summary.trouble) < MOST_TOLD:
-            what = "has fewer columns than the header" if len(row) > 1 else "is no row of the table"
-            self.summary.trouble.append((number, f"{what}: {line.strip()[:120]}"))
+        is_stamp_alone = len(row) > 1 and not any(cell.strip() for cell in row[1:])
+        if not is_stamp_alone and not is_around(line):  # else the loop had no card to write in this round
+            self._tell_odd(line, row, number)
         return False
+
+    def _tell_odd(self, line: str, row: list[str], number: int) -> None:
+        self.summary.odd_lines += 1
+        if len(self.summary.trouble) < MOST_TOLD and not self.foreign:
+            other = "more" if len(row) > len(self.layout.columns) else "fewer"
+            what = f"has {other} columns than the header" if len(row) > 1 else "is no row of the table"
+            self.summary.trouble.append((number, f"{what}: {line.strip()[:120]}"))
+
+    def _see_names(self, line: str, number: int) -> None:
+        """Note a further names line: below one with other names, cells mean something else."""
+        if not is_names_line(line):
+            return
+        self.foreign = line.lower().split() != self.layout.header.lower().split()
+        if self.foreign and len(self.summary.trouble) < MOST_TOLD:
+            what = f"another header; what stands below it was not read: {line.strip()[:120]}"
+            self.summary.trouble.append((number, what))
 
     def times(self, columns: Columns) -> Sequence[str]:
         """The time of each row of a block as it is printed."""
@@ -237,7 +251,7 @@ class _View:
             tally.count(busy, column.role, self._values(cells, column))
         for at, column in self.reasons:
             cells = _counted(columns[at], chosen)
-            tally.count_reasons(busy, _reasons(column.role, cells))
+            tally.count_reasons(busy, reasons_in(column.role, cells))
 
     def _values(self, cells: Mapping[str, int], column: Column) -> dict[float, int]:
         found = dict[float, int]()
@@ -274,7 +288,7 @@ class _View:
         for at, column in reversed(self.metrics):
             numbers = self._numbers(set(columns[at]), column)
             values[column.role] = [numbers[cell] for cell in columns[at]]
-        masks = [_masks(one.role, columns[at]) for at, one in self.reasons]
+        masks = [masks_of(one.role, columns[at]) for at, one in self.reasons]
         keep.add(self.owner.times(columns), [who[name] for name in names], values, masks, self.vague)
 
     def _see_scale(self, columns: Columns) -> None:
@@ -335,13 +349,6 @@ class _Groups(dict[tuple[str, str], int]):
         return number
 
 
-def _is_listing(found: TraceLayout) -> bool:
-    """Whether rows name cards and what does not change of them: no time, no number, no state."""
-    placed = any(found.position(role) is not None for role in (*_TIMES, "date", "index", "uuid", "bus"))
-    still = all(one.role.endswith(_STILL) for one in found.columns if one.is_metric)
-    return found.position("name") is not None and still and not placed
-
-
 def _one_of_each(columns: Sequence[tuple[int, Column]]) -> list[tuple[int, Column]]:
     """The column of each metric: the one that is named for it, else for a GPU, else the first.
 
@@ -380,21 +387,3 @@ def _counted(column: Sequence[str], chosen: Sequence[bool] | None) -> Mapping[st
     some = column if chosen is None else list(compress(column, chosen))
     # Limits and totals stand still for a whole block: one look along it is cheaper than counting.
     return {some[0]: len(some)} if some.count(some[0]) == len(some) else Counter(some)
-
-
-def _reasons(role: str, cells: Mapping[str, int]) -> Counter[str]:
-    if role == "throttle_mask":
-        shares: Counter[str] = Counter()
-        for cell, times in cells.items():
-            shares.update(dict.fromkeys(reasons_of_mask(mask_of(cell)), times))
-        return shares
-    active = sum(times for cell, times in cells.items() if cell.strip() == "Active")
-    return Counter({role.removeprefix("throttle:"): active})
-
-
-def _masks(role: str, cells: Sequence[str]) -> list[int | None]:
-    if role != "throttle_mask":
-        bits = {"Active": bit_of(role), "Not Active": 0}
-        return [bits.get(cell.strip()) for cell in cells]
-    known = {cell: mask_of(cell) for cell in set(cells)}
-    return [known[cell] for cell in cells]

@@ -32,6 +32,11 @@ _TWO = 2
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _FRACTION = re.compile(r".*\d:\d\d,\d{3,9}(?:Z|[+-]\d\d:?\d\d)?\s*$")
 _TWICE = re.compile(r"(?:\s*\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d[^,]*(?:,|$)){2}")
+_NAMES = re.compile(r"(?i)#.*\b(?:gpu|entity)\b")
+# What a shell or a note puts around pasted output.
+_AROUND = re.compile(r"\s*(?:```|[$>%] \S|\S+@\S+[:~ ].*[$#] )")
+_PLACES = ("time", "epoch", "elapsed", "date", "index", "uuid", "bus")
+_STILL = ("_total_mib", "_limit_w", "_max_mhz")
 _TROUBLE = re.compile(r"(?i)lost|unknown error|err!|insufficient permission|not found")
 # Numbers that DCGM and NVML print for "no value": ends of int32, int64 and the float grid below 2**47.
 _BLANK = (140737488355328.0, 2147483632.0, 9.2e18)
@@ -113,6 +118,23 @@ def _one_of_two(text: str, role: str) -> re.Match[str] | None:
     figures = [one for one in map(_NUMBER.match, _APART.split(text.strip())) if one]
     mine = [one for one in figures if is_unit_of(role, one[2])]
     return mine[0] if len(figures) == _TWO and len(mine) == 1 else None
+
+
+def is_around(line: str) -> bool:
+    """Whether a line is a shell's prompt with its command, or a fence: no row, and nothing wrong."""
+    return _AROUND.match(line) is not None
+
+
+def is_names_line(line: str) -> bool:
+    """Whether a line behind ``#`` names columns, not their units."""
+    return _NAMES.match(line) is not None
+
+
+def is_listing(found: TraceLayout) -> bool:
+    """Whether rows name cards and what does not change of them: no time, no number, no state."""
+    placed = any(found.position(role) is not None for role in _PLACES)
+    still = all(one.role.endswith(_STILL) for one in found.columns if one.is_metric)
+    return found.position("name") is not None and still and not placed
 
 
 def table_in(source: Source) -> TraceLayout | None:

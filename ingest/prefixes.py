@@ -25,7 +25,7 @@ OWN_STAMP = re.compile(r"^\S+\s+(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR)\s+[a-z][
 
 RFC3339 = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
 CLOCK = r"\d\d:\d\d:\d\d"
-MONTH = r"[A-Za-z]{3,4}\.?"  # journald prints the month in the user's language
+MONTH = r"(?:[^\W\d_]{3,5}\.?|\d{1,2}月)"  # journald prints the month in the user's language
 
 
 @dataclass(frozen=True, slots=True)

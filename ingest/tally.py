@@ -7,7 +7,7 @@ rest, and the shares of throttle reasons. Must not know any file format, nor jud
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import mul
 from typing import TYPE_CHECKING, Any
@@ -259,6 +259,26 @@ def reasons_of_mask(mask: int | None) -> tuple[str, ...]:
 def bit_of(role: str) -> int:
     """The bit of the reason in ``throttle:<reason>``; 0 where it has none."""
     return next((bit for bit, name in REASONS.items() if role == f"throttle:{name}"), 0)
+
+
+def reasons_in(role: str, cells: Mapping[str, int]) -> Counter[str]:
+    """How often each reason was active in a column whose cells came so often."""
+    if role == "throttle_mask":
+        shares: Counter[str] = Counter()
+        for cell, times in cells.items():
+            shares.update(dict.fromkeys(reasons_of_mask(mask_of(cell)), times))
+        return shares
+    active = sum(times for cell, times in cells.items() if cell.strip() == "Active")
+    return Counter({role.removeprefix("throttle:"): active})
+
+
+def masks_of(role: str, cells: Sequence[str]) -> list[int | None]:
+    """The reasons that each cell of a column shows, as bits."""
+    if role != "throttle_mask":
+        bits = {"Active": bit_of(role), "Not Active": 0}
+        return [bits.get(cell.strip()) for cell in cells]
+    known = {cell: mask_of(cell) for cell in set(cells)}
+    return [known[cell] for cell in cells]
 
 
 def vague_roles(columns: Iterable[Column]) -> set[str]:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ingest.gpu_count import Summary
 from ingest.machine import hardware, supplies
+from ingest.reach import within_reach
 from ingest.tally import GpuTally
 from ingest.telemetry import diagnose_trace
 from kb.model import GpuTrace, Hardware, LineCount, Problem, Reading, Telemetry
@@ -75,13 +77,16 @@ def trace_reading(
 
     ``rest`` are further fields of Reading (tool, lines, problems, status, extra).
     """
+    gpus, beyond = within_reach(found.gpus if found is not None else ())
+    if found is not None and beyond:
+        found = with_conditions(replace(found, gpus=gpus))
     return Reading(
         path=path,
         format=name,
         kind="trace",
         experiments=supplies(machine or Hardware()),
         telemetry=found,
-        **{**rest, "problems": tuple(rest.get("problems", ()))},
+        **{**rest, "problems": (*rest.get("problems", ()), *beyond)},
     )
 
 

@@ -187,7 +187,7 @@ def test_a_file_of_odd_lines_is_left_to_the_other_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "trace.csv"
-    path.write_text(rows().replace(" W,", " kW,"), "utf-8")
+    path.write_text(rows().replace(" W,", " mW,"), "utf-8")
     monkeypatch.setattr(nvidia_smi_csv, "LARGE_BYTES", 0)
     source = Source(path)
     with open_store(tmp_path / "kb.duckdb", write=True) as store, store.transaction():
@@ -196,7 +196,7 @@ def test_a_file_of_odd_lines_is_left_to_the_other_way(
         assert not source.samples.loaded
         assert store.rows("SELECT count(*) FROM sample") == [(0,)]
     assert reading.telemetry is not None
-    assert reading.telemetry.gpus[0].metrics["power_w"]["min"] == 100_500
+    assert reading.telemetry.gpus[0].metrics["power_w"]["min"] == pytest.approx(0.1005, abs=1e-3)
 
 
 def test_a_large_trace_is_taken_in_once_and_follows_its_file(

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from ingest.formats import Format, Unreadable
-from ingest.gpu_columns import recognise_column
+from ingest.gpu_columns import Column, recognise_column
 from ingest.gpu_count import summarise
 from ingest.gpu_csv import TraceLayout, find_table
 from ingest.machine import hardware
@@ -67,9 +68,15 @@ def _layout(head: str) -> TraceLayout | None:
     found = _HEADER.search(head)
     if found is None:
         return None
-    columns = tuple(recognise_column(name) for name in ["entity", *found[1].split()])
+    columns = tuple(_column(name) for name in ["entity", *found[1].split()])
     header = found[0].rstrip()
     return TraceLayout(columns, "", ".", header, head[: found.start()].count("\n") + 1)
+
+
+def _column(name: str) -> Column:
+    column = recognise_column(name)
+    # These fields are bytes a second; nvidia-smi's of the same name are megabytes.
+    return replace(column, factor=1e-6) if column.role.startswith("pcie_") else column
 
 
 def _joined(texts: Iterable[str]) -> Iterator[str]:
@@ -82,7 +89,7 @@ FORMATS = [
     Format(
         name="dcgmi_dmon",
         kind="trace",
-        version=3,
+        version=4,
         sniff=sniff_dmon,
         read=read_dmon,
         docs="Output of `dcgmi dmon -e …`: any fields, the header repeated, cards in any order.",

@@ -1,12 +1,13 @@
-"""Kernel logs (dmesg, journalctl -k): GPU faults of the NVIDIA driver and memory kills.
+"""Kernel logs (dmesg, journalctl -k): faults of GPUs as their drivers tell them, and memory kills.
 
-Owns Xid and out-of-memory lines. They are evidence beside a run, never a run of their own. Must not guess
-which server a process was.
+Owns Xid, amdgpu and out-of-memory lines. They are evidence beside a run, never a run of their own. Must not
+guess which server a process was.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,44 +20,75 @@ from kb.model import LineCount, Problem, Reading
 from kb.symptoms import table
 
 MAX_EVENTS = 1000
+_SURE = ("NVRM: ", "Out of memory: Killed process", "oom-kill:constraint", "Memory cgroup out of memory:")
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<pci>[\da-fA-F:.]+)\): (?P<xid>\d+)(?:, (?P<what>.*))?")
 _KILLED = re.compile(
-    r"(?:Out of memory|Memory cgroup out of memory): Killed process (?P<pid>\d+) \((?P<name>[^)]+)\)"
+    r"(?:Out of memory|Memory cgroup out of memory): Killed process (?P<pid>\d+) \((?P<process>[^)]+)\)"
 )
 _LOST = re.compile(r"NVRM: GPU (?:at )?(?:PCI:)?(?P<pci>[\da-fA-F:.]+).*?GPU has fallen off the bus")
-_NAMED = re.compile(r"NVRM: The NVIDIA GPU (?P<pci>[\da-fA-F:.]+)")
-_GONE = re.compile(r"NVRM: (?:GPU has )?fallen off the bus")  # of the GPU that a line before names
 _DRIVER = re.compile(
     r"NVRM: loading NVIDIA UNIX .*?Kernel Module (?:for \w+ )?\s*(?P<driver>\d+\.\d+(?:\.\d+)?)"
 )
 _BOOT = re.compile(r"^(?:\[ +0\.0+\] |.{0,80}\bkernel: )(?:Linux version \d|Command line: )", re.MULTILINE)
-_FAULT = re.compile(r"amdgpu.*?(?:GPU reset|ring \w+ timeout|VM_L2_PROTECTION_FAULT|page fault)")
+_FAULT = re.compile(
+    r"amdgpu.*?(?:GPU reset|ring [\w.]+ timeout|VM_L2_PROTECTION_FAULT|page fault|MES failed to respond)"
+)
+_RECOVERED = re.compile(r"amdgpu.*?(?:reset succeeded|recovered through reset)")
+# A message of the driver that it breaks into lines: which card, then what is wrong with it.
+_NAMED = re.compile(r"NVRM: The NVIDIA GPU (?P<pci>[\da-fA-F:.]+)")
+_OFF_BUS = re.compile(r"NVRM:\s+(?:GPU has )?fallen off the bus")
+_NO_START = re.compile(
+    r"NVRM: (?:GPU (?P<pci>[\da-fA-F:.]+): )?(?:RmInitAdapter failed|rm_init_adapter failed|API mismatch|"
+    r"The NVIDIA probe routine failed)"
+)
+_EVENTS = (
+    ("xid", _XID),
+    ("gpu-lost", _LOST),
+    ("oom-killed", _KILLED),
+    ("driver", _DRIVER),
+    ("driver-failed", _NO_START),
+    ("gpu-recovered", _RECOVERED),
+    ("gpu-fault", _FAULT),
+)
+_DMESG_TIME = re.compile(r"^\[(?P<time>\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})\] ")
+_HOST = re.compile(r"^[\w.-]{1,80} kernel: ")
+_NEAR = 4
+_NO_TROUBLE = ("driver", "gpu-recovered")
+_UNKNOWN = {"driver-failed": "The driver could not start the GPU.", "oom-killed": "Killed for memory."}
 
 
 def events(source: Source) -> Iterator[dict[str, Any]]:
     """Faults and kills with line, time and text."""
-    named: str | None = None
-    for number, text in source.lines():
+    named, at, when = "", -_NEAR, None
+    for number, text, stamp in source.stamped_lines():
         if "NVRM" not in text and "Killed process" not in text and "amdgpu" not in text:
             continue
-        line = split(number, text)
-        if found := _NAMED.search(line.text):
-            named = found["pci"].rstrip(".:")
-        told = {"kind": "gpu-lost", "pci": named} if _GONE.search(line.text) else _event(line.text)
+        dated = _DMESG_TIME.match(text)
+        bare = _HOST.sub("", text[dated.end() :] if dated else text)
+        line = split(number, bare, dated["time"] if dated else stamp)
+        if card := _NAMED.search(line.text):
+            named, at, when = card["pci"].rstrip(".:"), number, line.time
+        told = _event(line.text)
+        if told is None and _OFF_BUS.search(line.text) and number - at < _NEAR:
+            told = {"kind": "gpu-lost", "pci": named, "text": "NVRM: GPU has fallen off the bus"}
         if told is not None:
-            yield {**told, "line": number, "time": line.time, "text": line.text.strip()[:300]}
+            near = when if "text" in told else line.time
+            yield {"text": line.text[:300], **told, "line": number, "time": near}
 
 
 def _event(text: str) -> dict[str, Any] | None:
-    if found := _XID.search(text):
-        return {"kind": "xid", "xid": int(found["xid"]), "pci": found["pci"]}
-    if found := _LOST.search(text):
-        return {"kind": "gpu-lost", "pci": found["pci"].rstrip(".:")}
-    if found := _KILLED.search(text):
-        return {"kind": "oom-killed", "pid": int(found["pid"]), "process": found["name"]}
-    if found := _DRIVER.search(text):
-        return {"kind": "driver", "driver": found["driver"]}
-    return {"kind": "gpu-fault"} if _FAULT.search(text) else None
+    """What the first of the known messages in a line tells: its kind and its own words."""
+    for kind, form in _EVENTS:
+        if found := form.search(text):
+            told = {name: value for name, value in found.groupdict().items() if name != "what"}
+            return {"kind": kind} | {name: _value(name, value) for name, value in told.items()}
+    return None
+
+
+def _value(name: str, value: str | None) -> str | int | None:
+    if name in ("xid", "pid") and value:
+        return int(value)
+    return value.rstrip(".:") if name == "pci" and value else value
 
 
 @below_pages
@@ -64,16 +96,7 @@ def sniff(source: Source) -> float:
     """By the kernel's own words; a bare stamp in brackets alone proves nothing."""
     if _BOOT.search(source.head):
         return 0.9
-    return marks(
-        source.head,
-        sure=(
-            "NVRM: ",
-            "Out of memory: Killed process",
-            "oom-kill:constraint",
-            "Memory cgroup out of memory:",
-        ),
-        likely=("amdgpu 0000:",),
-    )
+    return max(marks(head, sure=_SURE, likely=("amdgpu 0000:",)) for head in (source.head, source.raw_head))
 
 
 def read(source: Source) -> Reading:
@@ -84,7 +107,7 @@ def read(source: Source) -> Reading:
         if len(found) < MAX_EVENTS:
             found.append(one)
     total = sum(len(lines) for _, lines in source.chunks())
-    told = [Problem(line=one["line"], what=_meaning(one)) for one in found if one["kind"] != "driver"]
+    told = [Problem(line=one["line"], what=_meaning(one, times)) for one, times in _once(found)]
     driver = next((one["driver"] for one in found if one["kind"] == "driver"), None)
     return Reading(
         path=str(source.path),
@@ -101,15 +124,31 @@ def read(source: Source) -> Reading:
     )
 
 
-def _meaning(one: dict[str, Any]) -> str:
+def _once(found: list[dict[str, Any]]) -> list[tuple[dict[str, Any], int]]:
+    """Each trouble with how often it came: a fault is told again for every page that it touches."""
+    first: dict[str, dict[str, Any]] = {}
+    times: Counter[str] = Counter()
+    for one in found:
+        if one["kind"] not in _NO_TROUBLE:
+            shape = re.sub(r"0x[\da-f]+|\d{3,}", "#", one["text"])
+            first.setdefault(shape, one)
+            times[shape] += 1
+    return [(one, times[shape]) for shape, one in first.items()]
+
+
+def _meaning(one: dict[str, Any], times: int) -> str:
     match = table().match(one["text"], is_error=True)
-    return f"{match.meaning if match else 'GPU fault.'} ({one['text'][:160]})"
+    often = f", {times} times" if times > 1 else ""
+    known = match.meaning if match else _UNKNOWN.get(one["kind"], "GPU fault.")
+    return f"{known} ({one['text'][:160]}{often})"
 
 
 FORMAT = Format(
     name="kernel_log",
     kind="trace",
+    version=2,
     sniff=sniff,
     read=read,
-    docs="Kernel logs (dmesg, journalctl -k): Xid faults, lost GPUs, processes killed for memory.",
+    docs="Kernel logs (dmesg, journalctl -k): Xid faults, lost GPUs, amdgpu's timeouts, page faults and "
+    "resets, processes killed for memory.",
 )

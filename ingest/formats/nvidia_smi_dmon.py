@@ -10,13 +10,14 @@ import re
 from ingest.formats import Format, Unreadable
 from ingest.gpu_columns import recognise_column
 from ingest.gpu_count import summarise
-from ingest.gpu_csv import TraceLayout, find_table
+from ingest.gpu_csv import TraceLayout, find_table, is_around
 from ingest.sources import Source
 from ingest.traces import line_count, summary_reading, telemetry_of, trace_reading
 from kb.model import Problem, Reading
 
 _HEADER = re.compile(r"^#\s*(?:(?:Date|Time)\b[\s,]*)*gpu\b.*$", re.MULTILINE | re.IGNORECASE)
 _UNITS = re.compile(r"[ \r]*\n#\s*((?:YYYYMMDD[\s,]*|HH:MM:SS[\s,]*)*Idx\b[^\n]*)")
+_CELL = re.compile(r"\s*(?:-|[\d:./]+)\s*$")
 _TOOL = "nvidia-smi"
 _SHARES = (("sm", "utilization_pct_max"), ("mem", "memory_utilization_pct_max"), ("fb", "memory_mib_max"))
 
@@ -51,8 +52,18 @@ def dmon_layout(head: str) -> TraceLayout | None:
     if header is None:
         return None
     columns = tuple(recognise_column(name) for name in _with_units(head, header))
-    skip = head[: head.index(header)].count("\n") + 1
-    return TraceLayout(columns, "," if "," in header else "", ".", header, skip)
+    before = head[: head.index(header)].split("\n")[:-1]
+    return TraceLayout(
+        columns, "," if "," in header else "", ".", header, _first_row(before, header, len(columns))
+    )
+
+
+def _first_row(before: list[str], header: str, width: int) -> int:
+    """How many lines to skip: the tail of a longer trace has rows before its first header, too."""
+    delimiter = "," if "," in header else None
+    rows = (line.split(delimiter) for line in before)
+    is_row = (len(row) == width and all(_CELL.match(cell) for cell in row) for row in rows)
+    return next((at for at, told in enumerate(is_row) if told), len(before) + 1)
 
 
 def read_pmon(source: Source) -> Reading:
@@ -86,7 +97,7 @@ class _Processes:
     def take(self, number: int, line: str, names: list[str], is_csv: bool) -> None:
         """One line that is not blank: a header, a row, or neither."""
         self.lines += 1
-        if line.startswith("#"):
+        if line.startswith("#") or is_around(line):
             return
         cells = line.split("," if is_csv else None, len(names) - 1)
         if len(cells) != len(names) or not re.fullmatch(r"[-\d: ]+", cells[0]):
@@ -134,7 +145,7 @@ FORMATS = [
     Format(
         name="nvidia_smi_dmon",
         kind="trace",
-        version=4,
+        version=5,
         sniff=sniff_dmon,
         read=read_dmon,
         docs="Output of `nvidia-smi dmon`, any `-s` groups, with `-o DT`, or as CSV: "

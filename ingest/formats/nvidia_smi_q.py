@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ingest.formats import Format, Unreadable
 from ingest.nvsmi import Machine, path_word
 from ingest.sources import Source
-from ingest.traces import hardware_of, line_count, telemetry_of, trace_reading
+from ingest.traces import line_count, telemetry_of, trace_reading
 from kb.model import Problem, Reading
 
 if TYPE_CHECKING:
@@ -20,14 +20,18 @@ if TYPE_CHECKING:
 _MARK = "NVSMI LOG=="
 _GPU = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]+)\s*$")
 _PAIR = re.compile(r"^(\s*)(\S.*?)\s*:(?: (.*)|\s*)$")
+_BODY = re.compile(
+    r"^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s*\n    \w[\w ]+?(?: {5,}: |\n {8})",
+    re.MULTILINE,
+)
 _PROCESS_KEYS = {"process_id", "type", "name", "used_gpu_memory"}
 
 
 def sniff(source: Source) -> float:
-    """The report's own heading."""
+    """The report's own heading, or what stands below it where somebody cut it out."""
     at = source.head.find(_MARK)
     if at < 0:
-        return 0.0
+        return 0.9 if _BODY.search(source.head[:4000]) else 0.0
     return 0.98 if source.head[:at].count("\n") <= 12 else 0.5
 
 
@@ -45,11 +49,11 @@ def read(source: Source) -> Reading:
         str(source.path),
         "nvidia_smi_q",
         found if machine.cards.rows else None,
-        hardware_of(found, **machine.facts),
+        machine.hardware(found),
         tool="nvidia-smi",
         tool_version=machine.facts.get("driver"),
         lines=line_count(reader.lines, len(reader.problems)),
-        problems=reader.problems[:20],
+        problems=[*reader.problems[:20], *machine.health()[:20]],
         extra=reader.extra(),
     )
 
@@ -147,7 +151,7 @@ class _Reports:
 FORMAT = Format(
     name="nvidia_smi_q",
     kind="trace",
-    version=4,
+    version=5,
     sniff=sniff,
     read=read,
     docs="Output of `nvidia-smi -q`, whole or in parts (`-d POWER,CLOCK`), of any driver, once or "

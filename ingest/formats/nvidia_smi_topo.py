@@ -14,7 +14,7 @@ from ingest.formats import Format, Unreadable
 from ingest.machine import hardware
 from ingest.sources import Source
 from ingest.traces import line_count, trace_reading
-from kb.model import Reading
+from kb.model import Problem, Reading
 
 _LINK = re.compile(r"^(?:X|NV\d+|NODE|SYS|PHB|PXB|PIX|SOC|PIXB|N/A|XGMI|PCIE)$")
 _HEADER = re.compile(r"^[ \t]*+(?:\x1b\[\d*m)?[ \t]*+GPU0\b.*(?:Affinity|GPU1|NIC0|mlx5_0)", re.MULTILINE)
@@ -37,27 +37,35 @@ def read(source: Source) -> Reading:
     """The matrix: rows by name, links among GPUs, the nearest network card of each, NUMA nodes."""
     numbered = list(source.lines())
     lines = sum(1 for _, line in numbered if line.strip())
-    links, nics = matrix(line for _, line in numbered)
-    if not links:
+    starts = [at for at, (_, line) in enumerate(numbered) if _HEADER.search(line)]
+    some = [matrix(line for _, line in numbered[at:]) for at in starts]
+    some = [one for one in some if one[0]]
+    if not some:
         raise Unreadable("the topology matrix has no row")
+    links, nics = some[0]
     gpus = [name for name in links if name.startswith("GPU")]
+    alike = all(one[0] == links for one in some)
+    what = f"{len(some)} matrices that differ, so of several machines: none is taken for the machine's"
     return trace_reading(
         str(source.path),
         "nvidia_smi_topo",
         None,
-        hardware(count=len(gpus) or None, topology=describe(links)),
+        hardware(count=len(gpus) or None, topology=describe(links)) if alike else None,
         tool="nvidia-smi",
         lines=line_count(lines),
+        problems=() if alike else (Problem(line=numbered[starts[1]][0], what=what),),
         extra=_extra(links, gpus, nics),
     )
 
 
 def matrix(lines: Iterable[str]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """(links by row and column, device behind each NIC) of the matrix among these lines, if any."""
+    """(links by row and column, device behind each NIC) of the first matrix among these lines, if any."""
     columns, rows, nics = list[str](), dict[str, list[str]](), dict[str, str]()
     for line in lines:
         text = re.sub(r"\x1b\[\d*m", "", line)
-        if not columns and _HEADER.search(text):
+        if _HEADER.search(text):
+            if rows:
+                break
             columns = _cells(text)
         elif columns and (row := _row(text)):
             rows[row[0]] = row[1]

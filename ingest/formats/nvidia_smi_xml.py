@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 from ingest.formats import Format, Unreadable
 from ingest.nvsmi import Machine
 from ingest.sources import Source
-from ingest.traces import hardware_of, line_count, telemetry_of, trace_reading
+from ingest.traces import line_count, telemetry_of, trace_reading
 from kb.model import Problem, Reading
 
 _ROOT = "<nvidia_smi_log"
@@ -52,12 +52,12 @@ def read(source: Source) -> Reading:
         str(source.path),
         "nvidia_smi_xml",
         found if machine.cards.rows else None,
-        hardware_of(found, **machine.facts),
+        machine.hardware(found),
         tool="nvidia-smi",
         tool_version=machine.facts.get("driver"),
         status="partial" if problems else "parsed",
         lines=line_count(total + 1),
-        problems=problems[:20],
+        problems=[*problems[:20], *machine.health()[:20]],
         extra={"cards": list(machine.kept.values()), "dtd": dtd[0] if dtd else None},
     )
 
@@ -144,7 +144,7 @@ def _fields(element: Element, path: str = "", depth: int = 0) -> Iterator[tuple[
 FORMAT = Format(
     name="nvidia_smi_xml",
     kind="trace",
-    version=3,
+    version=4,
     sniff=sniff,
     read=read,
     docs="Output of `nvidia-smi -q -x` of any driver, once or repeated. Nothing is fetched for its document "

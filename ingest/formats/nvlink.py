@@ -55,7 +55,7 @@ def read(source: Source) -> Reading:
         str(source.path),
         "nvidia_smi_nvlink",
         None,
-        hardware(names, count=len(names) or None, topology=_word(gpus)),
+        hardware(names, count=_count(gpus), topology=_word(gpus)),
         tool="nvidia-smi",
         lines=line_count(lines, odd),
         problems=problems[:5],
@@ -70,6 +70,11 @@ def _add(gpu: dict[str, object], link: re.Match[str]) -> None:
     if link[3]:
         speed = cells.number(link[3])
         gpu["link_gb_s"] = gpu["link_gb_s"] if speed is None else speed
+
+
+def _count(gpus: list[dict[str, object]]) -> int | None:
+    """How many GPUs there are; None where the tool was asked for some of them (-i)."""
+    return len(gpus) if gpus and [one["gpu"] for one in gpus] == list(range(len(gpus))) else None
 
 
 def _word(gpus: list[dict[str, object]]) -> str | None:

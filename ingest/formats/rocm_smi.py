@@ -132,7 +132,7 @@ class _Lines:
         self.cards = Cards(keep)
         self.driver: str | None = None
         self.lines = self.odd = 0
-        self._header = ""
+        self._header = self._below = self._row = ""
         self._open: dict[int, dict[str, str]] = {}
 
     def take(self, line: str) -> None:
@@ -144,9 +144,12 @@ class _Lines:
         elif driver:
             self.driver = driver[1]
         elif header := _HEADER.search(line):
-            self._header = header.string.rstrip()
-        elif self._header and re.match(r"^[# ]*\d+\s", line):
+            self._header, self._below, self._row = header.string.rstrip(), "", ""
+        elif self._header and (row := re.match(r"^[# ]*(\d{1,4})\s", line)):
+            self._row = row[1]
             self.odd += not _add_row(self.cards, self._header, line.rstrip())
+        elif self._header and line[:4] == "    ":
+            self._second(line)
 
     def close(self) -> None:
         """The end of a list, or of the file: one look at each card that it named."""
@@ -154,10 +157,27 @@ class _Lines:
             _add(self.cards, index, card)
         self._open = {}
 
+    def _second(self, line: str) -> None:
+        """The second line of the header, or of a row: some releases print the product there."""
+        if not self._row:
+            self._below = line
+        elif self._below.strip().startswith("Name") and self._row in self.cards.by_key:
+            words = re.split(r"\s{2,}", line.strip())
+            self.cards.by_key[self._row].name = known(words[0])
+
     def _pair(self, index: int, key: str, value: str) -> None:
-        if key in self._open.get(index, {}):
+        card = self._open.setdefault(index, {})
+        if key in card and _is_state(key):
             self.close()
-        self._open.setdefault(index, {})[key] = value
+            card = self._open.setdefault(index, {})
+        card.setdefault(key, value)
+
+
+def _is_state(key: str) -> bool:
+    """Whether a key tells a card's state: it comes again with the next look, others within one."""
+    low = key.lower().rstrip(": ")
+    known_keys = any(low in keys for keys in _FIRST.values()) or low.startswith(("sclk", "mclk"))
+    return known_keys or recognise_column(low).is_metric
 
 
 def _objects(text: str) -> Iterable[Any]:
@@ -241,7 +261,7 @@ FORMATS = [
     Format(
         name="rocm_smi_table",
         kind="trace",
-        version=4,
+        version=5,
         sniff=sniff_table,
         read=read_table,
         docs="The concise table of `rocm-smi`, and the lists (`GPU[0] : GPU use (%): 0`) that its options "
