@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ingest.bench import loads
 from ingest.bench.cells import read_cell, whole
 from ingest.bench.placeholders import reason
 from ingest.bench.places import place
@@ -210,3 +211,16 @@ def test_loads_that_two_lists_share_are_left_open_where_order_does_not_tell() ->
 def test_seconds_under_the_label_of_milliseconds_leave_what_says_seconds(label: str) -> None:
     told = read_row({label: "0.5", "TPOT (ms)": "0.02", "tok/s/user": "50"}).metrics
     assert (told["ttft_ms_mean"], told["tpot_ms_mean"]) == (500.0, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("cell", "length"),
+    [("8k", 8192), ("128K tokens", 131072), ("96k", 98304), ("10k", 10000), ("131k", 131000), ("1.5k", 1500)],
+)
+def test_k_of_a_length_is_1024_after_numbers_that_people_double_up_to(cell: str, length: int) -> None:
+    assert loads.count(cell) == length
+
+
+def test_a_pair_of_lengths_is_not_one_length() -> None:
+    assert loads.count("8k/1k") is None
+    assert loads.lengths("8k/1k") == {"input_len": 8192, "output_len": 1024}

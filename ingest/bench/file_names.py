@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ingest.bench import names
+from ingest.bench import loads, names
 from ingest.bench.identity import Facts
 
 _TOKENS = re.compile(r"[^A-Za-z0-9.]+")
@@ -86,7 +86,7 @@ def _token(told: Hints, token: str) -> None:
         found = re.fullmatch(pattern, token)
         if found:
             number = found[1].removesuffix("k")
-            told.workload.setdefault(key, int(number) * (1024 if found[1].endswith("k") else 1))
+            told.workload.setdefault(key, loads.tokens(number, found[1].removeprefix(number)))
             return
     if told.facts.quantization is None and len(token) < 9:
         told.facts.quantization = names.quantization(token)

@@ -17,6 +17,8 @@ _NAMED = (  # "in1024_out128", "8192-in-1024-out"
 )
 _PAIR = re.compile(rf"(?:{_PLAIN}|{_NAMED})(?: tok(?:en)?s?)?", re.IGNORECASE)
 _WITHIN = re.compile(rf"(?<![\w./])(?:{_NAMED}|{_COUNT}(?<=k)\s*/\s*{_COUNT}(?<=k))(?![\w./])", re.IGNORECASE)
+_WITH_K = re.compile(r"[~≈]?\s?(\d{1,4}(?:\.\d)?) ?([kK])(?:i|\b)(?!\s*[/x×→-]\s*\d)")
+_LEAST_TRIPLE = 24
 _SHORTEST = 16  # what is shorter on both sides is a share or a count of things
 
 
@@ -45,5 +47,22 @@ def _both(found: re.Match[str]) -> dict[str, int]:
 
 
 def tokens(number: str, unit: str) -> int:
-    """A length with its "k", which counts 1024 as the tools that make such prompts do."""
-    return int(float(number) * (1024 if unit else 1))
+    """A length with its "k": 1024 where the number is one that people double up to ("8k", "96k").
+
+    It is 1000 where the number is round in tens or is rounded itself ("10k", "131k").
+    """
+    value = float(number)
+    return int(value * (_of_doubles(value) if unit else 1))
+
+
+def _of_doubles(value: float) -> int:
+    """What "k" stands for after a number: 1024 after 1, 2, 4 … and 24, 48, 96 …, else 1000."""
+    whole = int(value) if value.is_integer() else 0
+    odd = whole // (whole & -whole) if whole else 0
+    return 1024 if odd == 1 or (odd == 3 and whole >= _LEAST_TRIPLE) else 1000
+
+
+def count(text: str) -> int | None:
+    """The length that a cell tells with its "k" ("8k", "128K tokens"), by the same rule; None without one."""
+    found = _WITH_K.match(text.strip())
+    return tokens(found[1], found[2]) if found else None

@@ -213,6 +213,8 @@ def _put_workload(row: Row, key: str, value: Any) -> None:
     elif key == "request_rate":
         if (number := rate(value)) is not None:
             row.workload.setdefault(key, number)
+    elif key in (*loads.LENGTHS, "depth") and (length := loads.count(str(value))) is not None:
+        row.workload.setdefault(key, length)
     else:
         counted = _COUNTED.fullmatch(str(value)) if key in _WIDE else None
         row.workload.setdefault(key, int(counted[1]) if counted else cells.whole(value))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from ingest.bench import cells, names
+from ingest.bench import cells, loads, names
 from ingest.bench.places import place
 from ingest.bench.quantities import GRAMMAR, understand, words_of
 
@@ -79,7 +79,7 @@ def named(setup: str) -> tuple[str, str]:
     load = _LOAD.fullmatch(words)
     if load is not None:
         key = load["key"]
-        count = int(load["n"]) * (1024 if load["k"] else 1)
+        count = loads.tokens(load["n"], load["k"] or "")
         return _LOADS.get(key) or _LENGTHS.get(key) or "batch size", str(count)
     users = _COUNTED_USERS.fullmatch(words)
     return ("concurrency", users["n"]) if users else ("test", setup)
