@@ -8,18 +8,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from ingest.bench import trees
+from ingest.bench import printed, trees
 from ingest.bench.rows import read_row
-from ingest.bench.serving import HEADING, batch_load, block_measurement, blocks, complete, namespace
+from ingest.bench.serving import (
+    HEADING,
+    arguments_workload,
+    batch_load,
+    block_measurement,
+    blocks,
+    calls_client,
+    complete,
+    namespace,
+)
 from ingest.bench.units import Units
-from ingest.events import Values
+from ingest.events import Reader, Values
 from ingest.logline import Line
 from kb.model import Measurement
 
 MAX_ROWS = 120
 MAX_OBJECT_LINES = 400
+_LONGEST_ROW = 60
 _RATES = ("output_tok_s", "total_tok_s", "request_s")
 _LATENCY = re.compile(
     r"Avg latency: (?P<mean>\d+(?:\.\d+)?) seconds|(?P<p>\d+)% percentile latency: (?P<value>\d+(?:\.\d+)?) s"
@@ -28,20 +38,27 @@ _CLOSING = re.compile(r"\s*={10,}\s*$")
 
 
 class BenchmarkTable:
-    """Collects the lines of a result table; gives it as a stated sample when its closing line has come."""
+    """Collects the lines of a result table; gives it as a stated sample when its closing line has come.
+
+    The client's arguments or its command, where they stand before the table, tell its load.
+    """
 
     def __init__(self) -> None:
         self.active = False
         self._rows: list[tuple[int, str]] = []
+        self._asked: list[tuple[int, str]] = []
 
     def feed(self, line: Line) -> list[tuple[str, Values]]:
         """Take a line; a sample once the table is complete."""
         if not self.active:
+            if calls_client(line.text):
+                self._asked = [(line.number, line.text)]
             if "==" not in line.text or HEADING.match(line.text) is None:
                 return []
-            self.active, self._rows = True, []
+            self.active, self._rows = True, self._asked
+            self._asked = []
         self._rows.append((line.number, line.text))
-        if len(self._rows) > 1 and _CLOSING.match(line.text):
+        if _CLOSING.match(line.text):
             return self._done()
         if len(self._rows) > MAX_ROWS:
             self.active = False
@@ -50,7 +67,9 @@ class BenchmarkTable:
     def _done(self) -> list[tuple[str, Values]]:
         self.active = False
         points = (block_measurement(block, "serving benchmark") for block in blocks(self._rows))
-        return [_sample(one) for one in points if one.metrics]
+        told = [_sample(one) for one in points if one.metrics]
+        answered = any(values["metrics"].get("completed") for _, values in told)
+        return [("served", {}), *told] if answered else told
 
 
 class ResultObject:
@@ -95,8 +114,13 @@ def _has_rate(one: Measurement) -> bool:
 
 
 def _sample(one: Measurement) -> tuple[str, Values]:
+    """What a benchmark states, with the line of its first row."""
     told = {"metrics": dict(one.metrics), "workload": dict(one.workload), "client": one.client}
-    return "sample", {**told, "stated": True}
+    return "sample", {**told, "stated": True} | ({"line": one.line} if one.line else {})
+
+
+def _served(one: Measurement) -> list[tuple[str, Values]]:
+    return [("served", {}), _sample(one)]
 
 
 class LatencyRows:
@@ -104,7 +128,8 @@ class LatencyRows:
 
     def __init__(self) -> None:
         self.active = False
-        self._metrics: dict[str, float] = {}
+        self._first = 0
+        self._metrics: dict[str, float | None] = {}
         self._load: Values = {}
 
     def feed(self, line: Line) -> list[tuple[str, Values]]:
@@ -117,7 +142,7 @@ class LatencyRows:
         if found is None:
             return []
         if found["mean"]:
-            self._metrics = {}
+            self._first, self._metrics = line.number, {}
         name = "mean" if found["mean"] else f"p{found['p']}"
         self._metrics[f"e2e_ms_{name}"] = float(found["mean"] or found["value"]) * 1e3
         self.active = found["p"] != "99"
@@ -125,5 +150,92 @@ class LatencyRows:
 
     def _done(self) -> list[tuple[str, Values]]:
         metrics, self._metrics = self._metrics, {}
-        sample = {"metrics": metrics, "workload": self._load, "client": "batch latency", "stated": True}
-        return [("served", {}), ("sample", sample)]
+        return _served(
+            Measurement(workload=self._load, metrics=metrics, client="batch latency", line=self._first)
+        )
+
+
+class ThroughputRows:
+    """The row of an offline throughput benchmark with the totals after it; given at the next other line."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self._first = 0
+        self._metrics: dict[str, float | None] = {}
+        self._load: Values = {}
+
+    def feed(self, line: Line) -> list[tuple[str, Values]]:
+        """Take a line; a sample once the rows have ended."""
+        if line.text.startswith("Namespace("):
+            self._load = arguments_workload(namespace(line.text))
+        told = printed.throughput(line.text) if "hroughput: " in line.text or self.active else {}
+        if told and (self.active or "request_s" in told):
+            self._first = self._first if self.active else line.number
+            self._metrics |= told
+            self.active = True
+            return []
+        if not self.active:
+            return []
+        metrics, self._metrics, self.active = self._metrics, {}, False
+        return _served(
+            Measurement(workload=self._load, metrics=metrics, client="offline throughput", line=self._first)
+        )
+
+
+class BatchRows:
+    """The phases of one static batch, run in process; the warm-up has the same rows and is left out."""
+
+    def __init__(self) -> None:
+        self.active = False  # every row is told from its own text
+        self._warm = False
+        self._metrics: dict[str, float | None] = {}
+        self._load: Values = {}
+
+    def feed(self, line: Line) -> list[tuple[str, Values]]:
+        """Take a line; a sample at the last phase."""
+        self._warm = printed.batch_warms_up(line.text, self._warm)
+        if "latency:" not in line.text or not printed.batch_row(line.text, self._metrics, self._load):
+            return []
+        if printed.ENDS_BATCH not in line.text:
+            return []
+        (metrics, load), (self._metrics, self._load) = (self._metrics, self._load), ({}, {})
+        return (
+            []
+            if self._warm
+            else _served(Measurement(workload=load, metrics=metrics, client="one batch", line=line.number))
+        )
+
+
+class ScoreRows:
+    """The few rows of an accuracy script; given at the next other line, where a score is among them."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self._first = 0
+        self._metrics: dict[str, float | None] = {}
+
+    def feed(self, line: Line) -> list[tuple[str, Values]]:
+        """Take a line; a sample once the rows have ended."""
+        text = line.text.strip()
+        row = printed.score_row(text) if len(text) < _LONGEST_ROW else None
+        if row and row[0] not in self._metrics:
+            self._first = self._first if self._metrics else line.number
+            self._metrics[row[0]] = row[1]
+            self.active = True
+            return []
+        first, self._first = self._first, line.number
+        metrics, self._metrics = self._metrics, dict([row] if row else [])
+        self.active = bool(row)
+        if "accuracy" not in metrics:
+            return []
+        return _served(Measurement(metrics=metrics, client="accuracy test", line=first))
+
+
+READERS: tuple[Callable[[], Reader], ...] = (
+    BenchmarkTable,
+    LatencyRows,
+    ResultObject,
+    ThroughputRows,
+    BatchRows,
+    ScoreRows,
+)

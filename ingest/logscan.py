@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from ingest import prefixes
 from ingest.events import Bulk, Event, Grammar, Reader, apply
-from ingest.inlog import BenchmarkTable, LatencyRows, ResultObject
+from ingest.inlog import READERS
 from ingest.logline import Line, split
 from ingest.skim import without_marked
 from ingest.sources import Source
@@ -73,8 +73,7 @@ class _Scanner:
         self._source, self._grammar = source, grammar
         self._wrappers = source.wrappers
         self._errors = Tracebacks(table())
-        self._readers: list[Reader] = [BenchmarkTable(), LatencyRows(), ResultObject()]
-        self._readers += [one() for one in grammar.readers]
+        self._readers: list[Reader] = [one() for one in (*READERS, *grammar.readers)]
         self._markers = [one.marker for one in grammar.bulk]
         self._dull: dict[bytes, bool] = {}
         self._alike: Counter[tuple[str, bytes]] = Counter()
@@ -99,6 +98,8 @@ class _Scanner:
 
     def _finish(self) -> Scan:
         result = self.result
+        if any(one.active for one in self._readers):
+            self._line(Line(result.total, ""), b"")  # ends what the last line left open
         result.findings = self._errors.finish()
         result.events = sorted([*result.events, *self._samples], key=lambda one: one.line)
         result.progress = array("q", sorted(self._progress))

@@ -30,7 +30,7 @@ def _stated(event: Event) -> Measurement:
         workload=event.values.get("workload") or {},
         metrics=event.values["metrics"],
         client=event.values.get("client", CLIENT),
-        line=event.line,
+        line=event.values.get("line", event.line),
     )
 
 

@@ -75,10 +75,15 @@ def blocks(lines: Iterable[tuple[int, str]]) -> list[Block]:
 
 
 _CLIENT = re.compile(
-    r"[$>#\s]*(?:[A-Z][A-Z_0-9]*=\S+\s+|(?:time|nohup|sudo|uv|run|exec)\s+)*(?:\S*python\S*\s+(?:-m\s+)?)?"
+    r"[$>#+\s]*(?:[A-Z][A-Z_0-9]*=\S+\s+|(?:time|nohup|sudo|uv|run|exec)\s+)*(?:\S*python\S*\s+(?:-m\s+)?)?"
     r"\S*(?:vllm\s+bench\s+serve|bench_serving|benchmark_serving|bench_offline_throughput)(?:\.py)?\s+(?:--|\\)"
 )
 _FLAG = re.compile(r"(?<!\S)--(?P<key>[a-z][\w-]*)(?:[ =]+(?P<value>(?!--)\S+))?")
+
+
+def calls_client(text: str) -> bool:
+    """Whether a line is a client's dump of its arguments, or the command that started it."""
+    return ("Namespace(" in text and "num_prompts=" in text) or _CLIENT.match(text) is not None
 
 
 def _command(before: str, text: str) -> str:

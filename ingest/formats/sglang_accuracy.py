@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ingest.bench import cells, jsontext
+from ingest.bench import cells, jsontext, printed
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
 from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
@@ -17,14 +17,6 @@ from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
 
 _TOOL = "sglang accuracy test"
-_ROWS = (
-    (re.compile(r"^(?:Average a|A)ccuracy: (?P<v>\d+(?:\.\d+)?)\s*$"), "accuracy", 1.0),
-    (re.compile(r"^Score: (?P<v>\d+(?:\.\d+)?)\s*$"), "accuracy", 1.0),
-    (re.compile(r"^Repeat: \d+, mean: (?P<v>\d+(?:\.\d+)?)"), "accuracy", 1.0),
-    (re.compile(r"^Invalid: (?P<v>\d+(?:\.\d+)?)\s*$"), "invalid", 1.0),
-    (re.compile(r"^(?:Total l|Mean l|L)atency: (?P<v>\d+(?:\.\d+)?)(?: s)?\s*$"), "duration_s", 1.0),
-    (re.compile(r"^Output throughput: (?P<v>\d+(?:\.\d+)?) token/s\s*$"), "output_tok_s", 1.0),
-)
 _SUBJECT = re.compile(r"^subject: (?P<name>.+?), #q:(?P<n>\d+), acc: (?P<v>\d+(?:\.\d+)?)")
 _SCORED = re.compile(
     r"^(?:(?:Average a|A)ccuracy|Score): [01](?:\.\d+)?\s*$|^Repeat: \d+, mean: ", re.MULTILINE
@@ -46,7 +38,7 @@ def _read(source: Source) -> Reading:
     metrics: dict[str, float | None] = {}
     total, used, first = 0, 0, None
     for number, text in source.lines():
-        total, subject, row = number, _SUBJECT.match(text.strip()), _row(text.strip())
+        total, subject, row = number, _SUBJECT.match(text.strip()), printed.score_row(text.strip())
         used += bool(subject or row)
         if subject:
             points.append(_subject(subject, number))
@@ -61,14 +53,6 @@ def _read(source: Source) -> Reading:
         raise Unreadable("no score in the output")
     count = LineCount(total=total, understood=used, unknown=total - used)
     return benchmark(source, "sglang_accuracy", [experiment(Facts(), points)], tool=_TOOL, lines=count)
-
-
-def _row(text: str) -> tuple[str, float] | None:
-    for pattern, name, factor in _ROWS:
-        found = pattern.match(text)
-        if found:
-            return name, float(found["v"]) * factor
-    return None
 
 
 def _subject(found: re.Match[str], line: int) -> Measurement:

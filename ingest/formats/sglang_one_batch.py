@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ingest.bench import cells, jsontext
+from ingest.bench import cells, jsontext, printed
 from ingest.bench.identity import Facts, benchmark, experiment
 from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
@@ -18,17 +18,6 @@ from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
 
 _BATCH, _SERVER = "sglang.bench_one_batch", "sglang.bench_one_batch_server"
-_PREFILL = re.compile(
-    r"Prefill\. latency:\s+(?P<s>\d+(?:\.\d+)?) s, throughput:\s+(?P<rate>\d+(?:\.\d+)?) token/s"
-)
-_STEP = re.compile(r"Decode\s+\d+\. Batch size: (?P<bs>\d+), latency:")
-_DECODE = re.compile(
-    r"Decode\.\s+median latency:\s+(?P<s>\d+(?:\.\d+)?) s, "
-    r"median throughput:\s+(?P<rate>\d+(?:\.\d+)?) token/s"
-)
-_TOTAL = re.compile(
-    r"Total\. latency:\s+(?P<s>\d+(?:\.\d+)?) s, throughput:\s+(?P<rate>\d+(?:\.\d+)?) token/s"
-)
 _SERVER_ROW = re.compile(
     r"^(?P<label>batch size|input_len|output_len|latency|output throughput|input throughput|last_ttft"
     r"|\(input \+ output\) throughput|last generation throughput|acc_length|cache hit rate)"
@@ -48,7 +37,7 @@ _LOADS = {"batch size": "batch_size", "input_len": "input_len", "output_len": "o
 @below_pages
 @needing("Prefill. latency:")
 def _sniff_batch(source: Source) -> float:
-    return 0.97 if _PREFILL.search(source.head) and "median throughput" in source.head else 0.0
+    return 0.97 if printed.ENDS_BATCH in source.head and "median throughput" in source.head else 0.0
 
 
 def _read_batch(source: Source) -> Reading:
@@ -59,11 +48,11 @@ def _read_batch(source: Source) -> Reading:
     load: dict[str, Any] = {}
     for number, text in source.lines():
         total = number
-        warm = _phase(text, warm)
-        found = _batch_line(text, metrics, load)
+        warm = printed.batch_warms_up(text, warm)
+        found = printed.batch_row(text, metrics, load)
         used += found
         first = (first or number) if found else first
-        if _TOTAL.search(text):
+        if found and printed.ENDS_BATCH in text:
             if not warm:
                 points.append(Measurement(workload=load, metrics=metrics, client=_BATCH, line=first))
             metrics, load, first = {}, {}, None
@@ -72,23 +61,6 @@ def _read_batch(source: Source) -> Reading:
     count = LineCount(total=total, understood=used, unknown=total - used)
     done = experiment(Facts(engine="sglang"), points)
     return benchmark(source, "sglang_bench_one_batch", [done], tool=_BATCH, lines=count)
-
-
-def _phase(text: str, warm: bool) -> bool:
-    return True if text.startswith("Warmup ...") else False if text.startswith("Benchmark ...") else warm
-
-
-def _batch_line(text: str, metrics: dict[str, float | None], load: dict[str, Any]) -> bool:
-    prefill, decode, done, step = (p.search(text) for p in (_PREFILL, _DECODE, _TOTAL, _STEP))
-    if prefill:
-        metrics |= {"prefill_ms_mean": float(prefill["s"]) * 1e3, "input_tok_s": float(prefill["rate"])}
-    elif decode:
-        metrics |= {"itl_ms_p50": float(decode["s"]) * 1e3, "output_tok_s": float(decode["rate"])}
-    elif done:
-        metrics |= {"e2e_ms_mean": float(done["s"]) * 1e3, "total_tok_s": float(done["rate"])}
-    elif step:
-        load["batch_size"] = int(step["bs"])
-    return bool(prefill or decode or done or step)
 
 
 def _sniff_batch_json(source: Source) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ingest.bench import file_names, jsontext, serving, serving_tables
+from ingest.bench import file_names, jsontext, printed, serving, serving_tables
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
 from ingest.bench.places import place
 from ingest.bench.rows import read_row
@@ -21,7 +21,7 @@ from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
 from kb.wire import finite_number
 
-_TOOL = "vllm bench serve"
+_TOOL, _THROUGHPUT = "vllm bench serve", "vllm bench throughput"
 _SGLANG_MARKS = ("(retokenized):", "E2E Latency (ms):")
 _TRTLLM_MARKS = ("User throughput (tok/s):", "Request AR:")
 _SERVE_KEYS = {"request_throughput", "output_throughput", "total_token_throughput", "completed"}
@@ -190,18 +190,11 @@ def _in_process(arguments: dict[str, Any]) -> Facts:
     )
 
 
-_THROUGHPUT_ROW = re.compile(
-    r"Throughput: (?P<req>\d+(?:\.\d+)?) requests/s, (?P<total>\d+(?:\.\d+)?) (?:total )?tokens/s"
-    r"(?:, (?P<out>\d+(?:\.\d+)?) output tokens/s)?"
-)
-_TOTALS = re.compile(r"Total num (?P<kind>prompt|output) tokens:\s+(?P<n>\d+)")
-
-
 @below_pages
 @needing("Throughput: ")
 def _sniff_throughput(source: Source) -> float:
     head = source.head
-    return 0.93 if _THROUGHPUT_ROW.search(head) and "Serving Benchmark Result" not in head else 0.0
+    return 0.93 if printed.states_throughput(head) and "Serving Benchmark Result" not in head else 0.0
 
 
 def _read_throughput(source: Source) -> Reading:
@@ -212,31 +205,20 @@ def _read_throughput(source: Source) -> Reading:
         total = number
         if "Namespace(" in text:
             arguments = serving.namespace(text)
-        found, totals = _THROUGHPUT_ROW.search(text), _TOTALS.search(text)
-        used += bool(found or totals)
-        if found:
-            points.append(_throughput_point(found, number, arguments))
-        elif totals and points:
-            name = "input_tokens" if totals["kind"] == "prompt" else "output_tokens"
-            points[-1] = replace(points[-1], metrics={**points[-1].metrics, name: float(totals["n"])})
+        told = printed.throughput(text)
+        used += bool(told)
+        if "request_s" in told:
+            load = serving.arguments_workload(arguments)
+            points.append(Measurement(workload=load, metrics=told, client=_THROUGHPUT, line=number))
+        elif told and points:
+            points[-1] = replace(points[-1], metrics={**points[-1].metrics, **told})
     return benchmark(
         source,
         "vllm_bench_throughput",
         [experiment(_in_process(arguments), points)],
-        tool="vllm bench throughput",
+        tool=_THROUGHPUT,
         lines=_counted(total, used),
     )
-
-
-def _throughput_point(found: re.Match[str], line: int, arguments: dict[str, Any]) -> Measurement:
-    metrics: dict[str, float | None] = {
-        "request_s": float(found["req"]),
-        "total_tok_s": float(found["total"]),
-    }
-    if found["out"]:
-        metrics["output_tok_s"] = float(found["out"])
-    load = serving.arguments_workload(arguments)
-    return Measurement(workload=load, metrics=metrics, client="vllm bench throughput", line=line)
 
 
 def _sniff_throughput_json(source: Source) -> float:
@@ -254,7 +236,7 @@ def _read_throughput_json(source: Source) -> Reading:
         source,
         "vllm_bench_throughput_json",
         grouped(pairs),
-        tool="vllm bench throughput",
+        tool=_THROUGHPUT,
         problems=documents.problems,
     )
 
@@ -277,7 +259,7 @@ def _throughput_object(result: dict[str, Any], line: int) -> Measurement:
     return Measurement(
         workload={"prompts": result.get("num_requests")},
         metrics=dict(metrics),
-        client="vllm bench throughput",
+        client=_THROUGHPUT,
         line=line,
     )
 
