@@ -159,7 +159,7 @@ def _number(value: Any, column: Column) -> float | None:
 FORMAT = Format(
     name="gpu_loop_jsonl",
     kind="trace",
-    version=7,
+    version=8,
     sniff=sniff,
     read=read,
     docs="JSON of people's own loops, an object a line, all in one list, or one object around them: "

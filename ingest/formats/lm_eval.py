@@ -97,7 +97,9 @@ def _point(task: str, scores: Mapping[str, Any], samples: Any, shots: Any) -> Me
     if main is not None:
         metrics["accuracy"] = float(scores[main])
         known["accuracy"] = main
-    load = {"test": str(scores.get("alias") or task).strip(" -"), "prompts": samples, "shots": shots}
+    alias = str(scores.get("alias") or task)
+    test = task if alias.startswith(" ") else alias  # a part of a group shows its name without the group's
+    load = {"test": test, "prompts": samples, "shots": shots}
     load = {key: value for key, value in load.items() if value is not None}
     return Measurement(workload=load, metrics=metrics, client=_TOOL, source_names=known)
 
@@ -205,6 +207,7 @@ FORMATS = [
     Format(
         name="lm_eval_json",
         kind="benchmark",
+        version=2,
         sniff=_sniff_json,
         read=_read_json,
         docs=(

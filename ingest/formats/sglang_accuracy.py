@@ -48,7 +48,8 @@ def _read(source: Source) -> Reading:
                 metrics, first = {}, None
             first = first or number
             metrics[row[0]] = row[1]
-    points += [Measurement(metrics=metrics, client=_TOOL, line=first)] if metrics else []
+    load = {"test": "mmlu"} if any(point.workload for point in points) else {}  # the average of subjects
+    points += [Measurement(workload=load, metrics=metrics, client=_TOOL, line=first)] if metrics else []
     if not any("accuracy" in point.metrics for point in points):
         raise Unreadable("no score in the output")
     count = LineCount(total=total, understood=used, unknown=total - used)
@@ -78,7 +79,8 @@ def _read_json(source: Source) -> Reading:
 
 def _facts(row: Mapping[str, Any]) -> Facts:
     count = cells.number(row.get("num_gpus"))
-    return Facts(gpu_count=int(count) if count else None)
+    engine = "sglang" if str(row.get("backend")).startswith("srt") else None  # by its runtime's name
+    return Facts(engine=engine, gpu_count=int(count) if count else None)
 
 
 def _point(row: Mapping[str, Any], line: int) -> Measurement:
@@ -99,6 +101,7 @@ FORMATS = [
     Format(
         name="sglang_accuracy",
         kind="benchmark",
+        version=2,
         sniff=_sniff,
         read=_read,
         docs=(
@@ -109,6 +112,7 @@ FORMATS = [
     Format(
         name="sglang_accuracy_jsonl",
         kind="benchmark",
+        version=2,
         sniff=_sniff_json,
         read=_read_json,
         docs=(

@@ -135,7 +135,7 @@ def _report_line(report: _Report, title: str, text: str) -> bool:
     if part and title != "DATASET DETAILS":
         stat = _STATS.get(part["stat"], part["stat"].lower())
         if part["kind"] in _KINDS:
-            report.metrics.setdefault(f"{_KINDS[part['kind']]}_{stat}", float(part["v"]))
+            report.metrics.setdefault(_metric(_KINDS[part["kind"]], stat), float(part["v"]))
         return True
     machine = re.match(r"(.+?), memory [\d.]+ GB", text) if title == "MACHINE DETAILS" else None
     if machine:
@@ -295,9 +295,14 @@ def _json_metrics(metrics: dict[str, float | None], part: Mapping[str, Any]) -> 
             metrics[_JSON_METRICS[key]] = float(value)
         elif key in _JSON_PERCENTILES and isinstance(value, Mapping):
             for stat, one in value.items():
-                name = f"{_JSON_PERCENTILES[key]}_{_STATS.get(stat.upper(), stat)}"
+                name = _metric(_JSON_PERCENTILES[key], _STATS.get(stat.upper(), stat))
                 if isinstance(one, int | float):
                     metrics.setdefault(name, float(one))
+
+
+def _metric(name: str, stat: str) -> str:
+    """A statistic's name; what drafts gain is told everywhere by its mean alone."""
+    return name if (name, stat) == ("accept_length", "mean") else f"{name}_{stat}"
 
 
 @below_pages
@@ -316,6 +321,7 @@ FORMATS = [
     Format(
         name="trtllm_bench",
         kind="benchmark",
+        version=2,
         sniff=_sniff_report,
         read=_read_report,
         docs=(
@@ -328,6 +334,7 @@ FORMATS = [
     Format(
         name="trtllm_bench_report",
         kind="benchmark",
+        version=2,
         sniff=_sniff_json,
         read=_read_json,
         docs=(

@@ -120,7 +120,7 @@ def _read_latency(source: Source) -> Reading:
     return benchmark(
         source,
         "vllm_bench_latency",
-        [experiment(_in_process(arguments), [point])],
+        [experiment(replace(_in_process(arguments), engine="vllm"), [point])],
         tool="vllm bench latency",
         lines=_counted(total, len(metrics)),
     )
@@ -136,7 +136,7 @@ def _sniff_latency_json(source: Source) -> float:
 def _read_latency_json(source: Source) -> Reading:
     documents = jsontext.load(source)
     pairs = [
-        (_model_of(one), _named(_latency_point(one, line), source.name))
+        (replace(_model_of(one), engine="vllm"), _named(_latency_point(one, line), source.name))
         for line, one in documents.objects()
         if "avg_latency" in one
     ]
@@ -296,7 +296,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_latency,
         read=_read_latency,
-        version=2,
+        version=3,
         docs=(
             "What `vllm bench latency` prints. Its seconds are those of a whole batch; they become "
             "`e2e_ms_*` with that said in `source_names`."
@@ -305,6 +305,7 @@ FORMATS = [
     Format(
         name="vllm_bench_latency_json",
         kind="benchmark",
+        version=2,
         sniff=_sniff_latency_json,
         read=_read_latency_json,
         docs=(
