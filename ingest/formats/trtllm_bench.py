@@ -295,7 +295,7 @@ def _json_metrics(metrics: dict[str, float | None], part: Mapping[str, Any]) -> 
             metrics[_JSON_METRICS[key]] = float(value)
         elif key in _JSON_PERCENTILES and isinstance(value, Mapping):
             for stat, one in value.items():
-                name = _metric(_JSON_PERCENTILES[key], _STATS.get(stat.upper(), stat))
+                name = _metric(_JSON_PERCENTILES[key], _STATS.get(stat.upper()) or stat)
                 if isinstance(one, int | float):
                     metrics.setdefault(name, float(one))
 
