@@ -22,6 +22,7 @@ OURS = {
     "trtllm_old_bench",
     "aisbench",
     "llama_bench",
+    "llama_batched",
     "llama_benchy",
     "genai_perf",
     "guidellm",

@@ -35,6 +35,7 @@ _NUMBER = re.compile(
     r"\s*(?P<rest>.*)$",
     re.DOTALL,
 )
+_CUT = re.compile(r"\d[.,]?…")  # a column too narrow for its number
 _DECIMAL_COMMA = re.compile(r"^[+-]?\d{1,3}(?:\.\d{3})*,\d+(?!\d)")
 _PARTED = re.compile(r"^[+-]?\d{1,3}(?:[ '’]\d{3})+(?:[.,]\d+)?+(?![\d'’]|\s*%)")  # "1 702,1", "1'702.1"
 _PARTING = re.compile(r"(?<=\d)[ '’](?=\d{3}(?!\d))")
@@ -59,7 +60,7 @@ def read_cell(raw: Any) -> Cell | None:
     if isinstance(raw, int | float):
         return Cell(float(raw)) if abs(raw) < _LARGEST else None
     text = plain(str(raw))
-    if text.lower() in _NOTHING or len(text) > 80 or _lists_sizes(text):
+    if text.lower() in _NOTHING or len(text) > 80 or _lists_sizes(text) or _CUT.search(text):
         return None
     if _PARTED.match(text):
         text = _PARTING.sub("", text).replace(",", ".")

@@ -23,11 +23,13 @@ _PAIR = re.compile(
 _BESIDE = re.compile(
     r"\s+[|·•]\s+(?=(?:\*\*|__)[A-Za-z][^*_|:]{0,40}(?:(?:\*\*|__)\s*:|:)|[A-Z][\w ()/-]{0,24}:\s)"
 )  # fields on one line
-_SMI_GPU = re.compile(r"^\|\s+\d+\s+(?P<name>(?:NVIDIA|Tesla|GeForce|Quadro)[^|]*?)\s+(?:On|Off|N/A)\s+\|")
+_SMI_GPU = re.compile(
+    r"^\|\s+(?P<n>\d+)\s+(?P<name>(?:NVIDIA|Tesla|GeForce|Quadro)[^|]*?)\s+(?:On|Off|N/A)\s+\|"
+)
 _SMI_HEAD = re.compile(r"Driver Version: (?P<driver>[\d.]+)\s+CUDA Version: (?P<cuda>[\d.]+)")
 _DEVICE = re.compile(
-    r"Device \d+: (?P<name>[^,]+), (?:compute capability|gfx)|found device: (?P<metal>Apple \S.*)$|"
-    r"ggml_vulkan: \d+ = (?P<vulkan>.+?) \([^()|]+\) \|"
+    r"Device (?P<n>\d+): (?P<name>[^,]+), (?:compute capability|gfx)|found device: (?P<metal>Apple \S.*)$|"
+    r"ggml_vulkan: (?P<v>\d+) = (?P<vulkan>.+?) \([^()|]+\) \|"
 )
 
 
@@ -237,19 +239,27 @@ def pairs_in(lines: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def machine_in(lines: Iterable[str], facts: Facts) -> Facts:
-    """Adds what an nvidia-smi block or llama.cpp's device list in the text tells."""
-    gpus: list[str] = []
+    """Adds what an nvidia-smi block or llama.cpp's device list tells; a machine listed again is the same."""
+    listings: list[list[str]] = []
     for line in lines:
         head, row, device = _SMI_HEAD.search(line), _SMI_GPU.match(line), _DEVICE.search(line)
         if head:
             facts.driver, facts.cuda = facts.driver or head["driver"], facts.cuda or head["cuda"]
-        elif row:
-            gpus.append(row["name"])
-        elif device:
-            gpus.append((device["name"] or device["metal"] or device["vulkan"]).strip())
-    if gpus and facts.gpu is None:
-        facts.gpu, facts.gpu_count = gpus[0], len(gpus)
+        elif row or device:
+            first, name = _listed_device(row, device)
+            listings += [[]] if first or not listings else []
+            listings[-1].append(name)
+    if listings and facts.gpu is None:
+        facts.gpu, facts.gpu_count = listings[0][0], max(map(len, listings))
     return facts
+
+
+def _listed_device(row: re.Match[str] | None, device: re.Match[str] | None) -> tuple[bool, str]:
+    """(whether a list begins with it, name) of one line of a machine's list of devices."""
+    if row is not None or device is None:
+        return bool(row and row["n"] == "0"), row["name"] if row else ""
+    name = device["name"] or device["metal"] or device["vulkan"]
+    return (device["n"] or device["v"] or "0") == "0", name.strip()
 
 
 def scalars(value: Mapping[str, Any]) -> list[tuple[str, str]]:

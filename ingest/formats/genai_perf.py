@@ -275,7 +275,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_console,
         read=_read_console,
-        version=2,
+        version=3,
         docs=(
             "The box that GenAI-Perf and AIPerf draw on the console: any set of statistics as columns, "
             "names that wrap over two lines, `N/A` cells, thousands commas. Model and concurrency "

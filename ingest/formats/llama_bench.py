@@ -1,6 +1,6 @@
-"""llama.cpp's benchmarks: ``llama-bench`` (Markdown, CSV, JSON, JSON lines, SQL) and ``llama-batched-bench``.
+"""llama.cpp's ``llama-bench``: Markdown, CSV, JSON, JSON lines, SQL.
 
-Owns their columns. Must not read llama.cpp server logs.
+Owns its columns. Must not read llama.cpp server logs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from ingest.bench import batched, cells, front, jsontext, note_tables, placeholders, tables
+from ingest.bench import batched, cells, front, jsontext, names, note_tables, placeholders, tables
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.pages import LARGEST, read_page
 from ingest.bench.sniffing import is_page, needing
@@ -25,11 +25,9 @@ _MD_HEAD = re.compile(
     r"^\|\s*model\s*\|\s*size\s*\|\s*params\s*\|\s*backend\s*\|.*\btest\s*\|\s*t/s\s*\|", re.MULTILINE
 )
 _MD_ROW = re.compile(r"^\| [^|]+\|.*\| *(?:pp|tg)\d+[^|]*\|[^|]+\|\s*$", re.MULTILINE)
-_BATCHED_HEAD = re.compile(r"^\|\s*PP\s*\|\s*TG\s*\|(?:\s*B\s*\|)?\s*N_KV\s*\|", re.MULTILINE)
 _BUILD = re.compile(r"^build: (?P<commit>[0-9a-f]{6,}) \((?P<number>\d+)\)")
 _TEST = re.compile(r"^(?P<kind>pp|tg) ?(?P<n>\d+)(?: ?\+ ?tg ?(?P<m>\d+))?(?: @ d ?(?P<depth>\d+))?")
 _TITLE = re.compile(r"\s*#{1,3} (?P<text>\S.*)")
-_MAIN = re.compile(r"main: (n_kv_max = \d+, .*)$")
 _NAMES = {
     "ngl": "n_gpu_layers",
     "fa": "flash_attn",
@@ -85,12 +83,15 @@ def _read_md(source: Source) -> Reading:
         machine = replace(front.titled(title["text"], machine), model=None)
     builds = [(number, found) for number, text in lines if (found := _BUILD.match(text.strip()))]
     pairs: list[tuple[Facts, Measurement]] = []
+    ended = 0
     for table in tables.pipe_tables(lines):
         facts = replace(machine, engine_version=_build_after(builds, table), settings=dict(machine.settings))
+        _relist(facts, (text for _, text in lines[ended : table.line - 1]))
+        ended = table.rows[-1][0] if table.rows else table.line
         if _is_bench(table):
             pairs += [_md_row(line, row, facts) for line, row in table.records()]
         elif batched.is_batched(table):
-            facts.model = table.heading or None
+            facts.model = _headed(table.heading)
             pairs += [(facts, point) for point in batched.rows(table)]
     pairs += _others(source, machine) if is_page(source) else []
     named = {"builds": [f"{found['commit']} ({found['number']})" for _, found in builds]}
@@ -101,7 +102,7 @@ def _read_md(source: Source) -> Reading:
         tool=_TOOL,
         tool_version=f"b{builds[0][1]['number']}" if builds else None,
         problems=_odd_rows(pairs),
-        lines=_count(lines, len(pairs) + len(builds)),
+        lines=count_of(lines, len(pairs) + len(builds)),
         extra=named if builds else {},
     )
 
@@ -116,6 +117,19 @@ def _others(source: Source, machine: Facts) -> list[tuple[Facts, Measurement]]:
     return found
 
 
+def _relist(facts: Facts, above: Iterable[str]) -> None:
+    """Of several runs in one log each lists the devices that it uses."""
+    listed = front.machine_in(above, Facts())
+    if listed.gpu is not None:
+        facts.gpu, facts.gpu_count = listed.gpu, listed.gpu_count
+
+
+def _headed(heading: str) -> str | None:
+    """The model that a heading names, if it names one."""
+    named = re.fullmatch(r"\S+/\S+|\S+\.gguf", heading) or names.model(heading)
+    return heading if named else None
+
+
 def _is_bench(table: tables.Table) -> bool:
     return {"model", "test", "t/s"} <= set(table.header)
 
@@ -128,20 +142,22 @@ def _odd_rows(pairs: Iterable[tuple[Facts, Measurement]]) -> list[Problem]:
     return [Problem(line=one.line, what="no speed in this row") for _, one in pairs if not one.metrics]
 
 
-def _count(lines: list[tuple[int, str]], used: int) -> LineCount:
+def count_of(lines: list[tuple[int, str]], used: int) -> LineCount:
+    """Lines of which ``used`` told something."""
     return LineCount(total=len(lines), understood=used, unknown=max(len(lines) - used, 0))
 
 
 def _md_row(line: int, row: Mapping[str, str], machine: Facts) -> tuple[Facts, Measurement]:
     given = {key: cells.plain(raw) for key, raw in row.items() if key not in _NOT_SETTINGS}
-    facts = replace(machine, model=cells.plain(row.get("model", "")) or None, settings=_settings(given))
+    facts = replace(machine, model=cells.plain(row.get("model", "")) or None, settings=settings_of(given))
     speed = cells.read_cell(row.get("t/s"))
     return facts, _speed(
         row.get("test", ""), speed.value if speed else None, speed.spread if speed else None, line
     )
 
 
-def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as llama.cpp's tools shorten them, under their own names."""
     found = {}
     for key, raw in given.items():
         if raw not in ("", None, "none", "0x0"):
@@ -167,42 +183,6 @@ def _speed(test: str, value: float | None, spread: float | None, line: int | Non
     if spread is not None:
         metrics[f"{name}_std"] = spread
     return Measurement(workload=load, metrics=metrics, client=_TOOL, line=line)
-
-
-@needing("N_KV", "n_kv_max")
-def _sniff_batched(source: Source) -> float:
-    head = source.head
-    if _BATCHED_HEAD.search(head):
-        return 0.96
-    keys = jsontext.keys_in(head) if jsontext.looks_like_json(head) else set()
-    return 0.96 if {"n_kv_max", "speed_pp", "speed_tg"} <= keys else 0.0
-
-
-def _read_batched(source: Source) -> Reading:
-    if jsontext.looks_like_json(source.head):
-        return _read_batched_json(source)
-    lines = list(source.lines())
-    facts = front.machine_in((text for _, text in lines), Facts(engine="llama.cpp"))
-    found = next((m[1] for _, text in lines if (m := _MAIN.search(text))), "")
-    facts.settings |= _settings(dict(re.findall(r"(\w+) = (-?\d+)", found)))
-    points = [
-        p for table in tables.pipe_tables(lines) if batched.is_batched(table) for p in batched.rows(table)
-    ]
-    done = grouped([(facts, point) for point in points])
-    return benchmark(source, "llama_batched_bench", done, tool=batched.TOOL, lines=_count(lines, len(points)))
-
-
-def _read_batched_json(source: Source) -> Reading:
-    documents = jsontext.load(source)
-    pairs = []
-    for line, row in documents.objects():
-        given = {
-            key: row.get(key) for key in ("n_batch", "n_ubatch", "flash_attn", "n_gpu_layers", "n_threads")
-        }
-        pairs.append((Facts(engine="llama.cpp", settings=_settings(given)), batched.point(row, line)))
-    return benchmark(
-        source, "llama_batched_bench", grouped(pairs), tool=batched.TOOL, problems=documents.problems
-    )
 
 
 def _sniff_json(source: Source) -> float:
@@ -244,6 +224,11 @@ def _aligned(header: list[str], row: list[str]) -> dict[str, Any]:
     """Columns were added in the middle over time: a row of another release agrees at both ends."""
     if len(row) == len(header):
         return dict(zip(header, row, strict=True))
+    flags = header.index("cpu_info") if "cpu_info" in header else 0
+    if flags and re.fullmatch(r"\d*", row[flags]):  # among the flags of back ends
+        return dict(zip(header[:2], row[:2], strict=True)) | dict(
+            zip(reversed(header[flags:]), reversed(row), strict=False)
+        )
     start = header.index("n_threads") + 1 if "n_threads" in header else 8
     end = len(header) - header.index("n_prompt") if "n_prompt" in header else 8
     return dict(zip(header[:start], row[:start], strict=False)) | dict(
@@ -254,11 +239,15 @@ def _aligned(header: list[str], row: list[str]) -> dict[str, Any]:
 _INSERT = re.compile(r"^INSERT INTO \w+ \((?P<names>[^)]*)\) VALUES \((?P<values>.*)\);\s*$", re.IGNORECASE)
 
 
-@needing("llama_bench (")
+@needing("llama_bench (", "INSERT INTO")
 def _sniff_sql(source: Source) -> float:
     return (
         0.97
-        if re.search(r"^(?:CREATE TABLE IF NOT EXISTS|INSERT INTO) llama_bench \(", source.head, re.MULTILINE)
+        if re.search(
+            r"^(?:CREATE TABLE IF NOT EXISTS|INSERT INTO) (?:llama_bench \(|\w+ \(\s*build_commit\b)",
+            source.head,
+            re.MULTILINE,
+        )
         else 0.0
     )
 
@@ -269,7 +258,7 @@ def _read_sql(source: Source) -> Reading:
         found = _INSERT.match(text)
         if found:
             values = next(csv.reader([found["values"]], quotechar="'", skipinitialspace=True))
-            rows.append((line, dict(zip(re.split(r",\s*", found["names"]), values, strict=False))))
+            rows.append((line, _aligned(re.split(r",\s*", found["names"]), values)))
     return _read_rows(source, "llama_bench_sql", rows, [])
 
 
@@ -282,6 +271,7 @@ def _read_rows(
     known = {
         "build": f"{first.get('build_commit')} ({first.get('build_number')})",
         "cpu": first.get("cpu_info"),
+        "gpu_info": first.get("gpu_info"),
     }
     known["model_types"] = sorted({str(row.get("model_type")) for _, row in rows if row.get("model_type")})
     return benchmark(
@@ -304,7 +294,7 @@ def _row_facts(row: Mapping[str, Any]) -> Facts:
         gpu_count=len(gpu.split(",")) if gpu else None,
         engine="llama.cpp",
         engine_version=f"b{row['build_number']}" if row.get("build_number") else None,
-        settings=_settings({key: row.get(key) for key in _OPTIONS if key in row}),
+        settings=settings_of({key: row.get(key) for key in _OPTIONS if key in row}),
         started=str(row["test_time"]) if row.get("test_time") else None,
     )
 
@@ -332,8 +322,8 @@ FORMATS = [
         read=_read_md,
         version=4,
         docs=(
-            "The Markdown tables of `llama-bench`, alone or in a report: every column that is not model, "
-            "size, params, test or t/s is a setting. `pp` rows become `input_tok_s`, `tg` rows "
+            "The Markdown tables of `llama-bench`, alone or in a report: every other column is "
+            "a setting. `pp` rows become `input_tok_s`, `tg` rows "
             "`output_tok_s`, `pp+tg` rows `total_tok_s`; `± x` becomes `_std`; `@ d` is the depth. The "
             "build line after a table gives the version. Tables of `llama-batched-bench` in the same "
             "report are read too, as are the report's own tables of results, and an nvidia-smi block gives "
@@ -355,6 +345,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_csv,
         read=_read_csv,
+        version=2,
         docs=("`llama-bench -o csv`: the same fields, every value quoted."),
     ),
     Format(
@@ -362,18 +353,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_sql,
         read=_read_sql,
+        version=2,
         docs=("`llama-bench -o sql`: its INSERT statements, by the column names that each of them lists."),
-    ),
-    Format(
-        name="llama_batched_bench",
-        kind="benchmark",
-        sniff=_sniff_batched,
-        read=_read_batched,
-        version=3,
-        docs=(
-            "`llama-batched-bench`, table or JSON lines: prompt, generated and total speed at each batch "
-            "width; and `llama-sweep-bench`, whose rows tell the tokens already in the cache. It "
-            "names no model; the line `main: n_kv_max = …` gives settings."
-        ),
     ),
 ]
