@@ -21,6 +21,7 @@ class Served(NamedTuple):
     words: list[str]
     gpus: int | None
     name: str
+    environment: Any = None
 
 
 def served_models(node: Any, depth: int = 0) -> Iterator[Served]:
@@ -35,7 +36,8 @@ def served_models(node: Any, depth: int = 0) -> Iterator[Served]:
     url = _model(node)
     image = _image(node)
     if url and image:
-        yield Served(image, ["--model", url, *_flags(node)], _gpus(node), str(node.get("name", "")))
+        words = ["--model", url, *_flags(node)]
+        yield Served(image, words, _gpus(node), str(node.get("name", "")), node.get("env"))
         return
     for one in node.values():
         yield from served_models(one, depth + 1)

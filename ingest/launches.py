@@ -29,7 +29,10 @@ def model_of(name: object, quantization: object = None) -> Model:
         said = known(quantization)
         return Model(quantization=(quantization_of(said) or said.lower()) if said else None)
     entry, said = find_model(word), known(quantization)
-    method = quantization_of(said) or said.lower() if said else quantization_of(word)
+    # A container of several methods (compressed-tensors, modelopt) says less than the model's name.
+    method = (
+        (quantization_of(said) if said else None) or quantization_of(word) or (said.lower() if said else None)
+    )
     return Model(
         name=word,
         id=entry.id if entry else None,

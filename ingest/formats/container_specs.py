@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ingest.chart_values import served_models
 from ingest.formats import Format, Unreadable
 from ingest.formats.engine_yaml import engine_of_keys
 from ingest.launches import engine_of_image, experiment_of
+from ingest.llm_services import ENGINE as SERVED_BY
+from ingest.llm_services import group_size, llm_service, more_words, server_of_values
 from ingest.machine import hardware
 from ingest.sources import Source
 from ingest.traces import line_count
@@ -27,6 +29,12 @@ _MANIFEST = re.compile(r"^apiVersion:\s*\S+", re.MULTILINE)
 _CHART = re.compile(
     r"^[ \t]+(?:- )?modelURL:\s*\S|^(?:vllm|sglang|trtllm|tgi):\s*\n(?:\s*#.*\n)*\s+model:\s*\S", re.MULTILINE
 )
+_VALUES = re.compile(
+    r"^\s*(?:framework|engine):\s*['\"]?(?:vllm|sglang|trtllm|tensorrt-llm|tgi)\b|^(?:vllm|sglang|trtllm|tgi):\s*$",
+    re.MULTILINE,
+)
+_NAMED_MODEL = re.compile(r"^\s*model:\s*\n(?:\s*#.*\n)*\s+name:\s*\S+/\S", re.MULTILINE)
+_SERVICE = re.compile(r"^kind:\s*LLMInferenceService\b", re.MULTILINE)
 _KIND = re.compile(r"^kind:\s*\S+", re.MULTILINE)
 _SERVER = re.compile(
     r"(?i)vllm|sglang|tensorrt-?llm|trtllm|llama[._-]?(?:cpp|server)|text-generation|lmdeploy|ollama"
@@ -53,7 +61,10 @@ def sniff(source: Source) -> float:
     is_spec = _COMPOSE.search(head) or (_MANIFEST.search(head) and _KIND.search(head))
     if _CHART.search(head) and not is_spec:
         return 0.9 if _SERVER.search(head) else 0.0
-    return (0.975 if _SERVER.search(head) else 0.4) if is_spec else 0.0
+    if not is_spec and _VALUES.search(head) and _NAMED_MODEL.search(head):
+        return 0.9
+    named = _SERVER.search(head) or _SERVICE.search(head)
+    return (0.975 if named else 0.4) if is_spec else 0.0
 
 
 def read(source: Source) -> Reading:
@@ -113,9 +124,21 @@ def _line_of(image: str, lines: Sequence[str], after: int) -> int | None:
 
 
 def _in_document(document: Any) -> Iterator[_Container]:
+    service = llm_service(document)
+    if service is not None:
+        found = _of_container({"image": "", **service.container}, None)
+        more = more_words(found.environment)
+        yield replace(found, image=SERVED_BY, words=[*service.words, *found.words, *more])
+        return
     yield from _containers(document, 0)
     for one in served_models(document):
-        yield _Container(image=one.image, words=one.words, gpus=one.gpus, name=one.name)
+        environment = _environment(one.environment)
+        yield _Container(
+            image=one.image, words=one.words, environment=environment, gpus=one.gpus, name=one.name
+        )
+    if (values := server_of_values(document)) is not None:
+        environment = _environment(values.environment)
+        yield _Container(image=values.engine, words=values.words, environment=environment, gpus=values.gpus)
 
 
 _PROGRAM = re.compile(
@@ -163,11 +186,12 @@ def _containers(node: Any, depth: int) -> Iterator[_Container]:
         return
     if isinstance(node.get("image"), str) and ("name" in node or "command" in node or "args" in node):
         yield _of_container(node, None)
-    product, gpus = _product(node), _gpus(node)
+    product, gpus, pods = _product(node), _gpus(node), group_size(node)
     for key, inner in node.items():
         for found in _containers(inner, depth + 1) if key != "initContainers" else ():
             found.product = found.product or product
             found.gpus = found.gpus or gpus
+            found.gpus = found.gpus * pods if found.gpus else None
             yield found
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from ingest.formats import Format, Unreadable
 from ingest.launches import backend_of, model_of, port_of
@@ -26,6 +27,8 @@ _TRTLLM = {
     "pytorch_backend_config", "build_config", "use_cuda_graph", "autotuner_enabled", "enable_autotuner",
     "stream_interval", "num_postprocess_workers", "batch_wait_timeout_iters", "attention_dp_config",
 }  # fmt: skip
+_INNER = re.compile(r"^[ \t]+([A-Za-z][\w-]*):(?:\s|$)", re.MULTILINE)
+_GROUPS = {"server_args", "engine_args", "serve_args", "vllm_args", "sglang_args"}
 _NOT = {"services", "apiVersion", "kind", "steps", "jobs", "on", "version", "name", "metadata", "spec"}
 _MODEL_KEYS = ("model", "model_path", "model_tag", "hf_model")
 
@@ -38,6 +41,8 @@ def sniff(source: Source) -> float:
     if not source.name.lower().endswith((".yaml", ".yml")) and not head.lstrip().startswith(("#", "---")):
         return 0.0
     keys = set(_KEY.findall(head))
+    if keys & _GROUPS:
+        keys = set(_INNER.findall(head))
     engine, hits = engine_of_keys(keys)
     if engine is None or keys & _NOT - {"name"} or hits < max(2, len(keys) // 2):
         return 0.0
@@ -50,13 +55,17 @@ def read(source: Source) -> Reading:
     mapping = next((one for one in found if isinstance(one, Mapping)), None)
     if mapping is None:
         raise Unreadable(damage or "the YAML holds no mapping")
+    told = (mapping.get(key) for key in ("envs", "env"))
+    variables: Mapping[Any, Any] = next((one for one in told if isinstance(one, Mapping)), {})
+    mapping = next((mapping[key] for key in _GROUPS if isinstance(mapping.get(key), Mapping)), mapping)
     engine, _ = engine_of_keys({str(key) for key in mapping})
     if engine is None:
         raise Unreadable("its keys are those of no engine that is known")
     settings = {str(key): value for key, value in mapping.items() if value is not None}
     name = next((str(settings[key]) for key in _MODEL_KEYS if isinstance(settings.get(key), str)), None)
     model = model_of(name, settings.get("quantization"))
-    launch = Launch(engine=engine, settings=settings)
+    environment = {str(key): str(value) for key, value in variables.items() if value is not None}
+    launch = Launch(engine=engine, settings=settings, environment=environment)
     experiment = Experiment(
         model=model,
         backend=backend_of(launch, None, model.quantization),

@@ -22,14 +22,17 @@ _AT = re.compile(r"^([A-Za-z0-9][\w.-]*) @ (\S+)$")
 _COLUMNS = re.compile(r"^([A-Za-z0-9][\w.-]*)\s{1,80}(\d[\w.!+-]*)(?:\s+\S.*)?$")
 _EDITABLE = re.compile(r"^-e\s+\S+#egg=([\w.-]+)")
 _OPTION = re.compile(r"^(?:-|#|$)|^(?:Package\s+Version|-{3,})|^\w+ list")
+_NOISE = re.compile(r"#(?! packages in environment)|WARNING:|\[notice\]|DEPRECATION:")
+_NAMED = re.compile(r"requirements?|constraints?|freeze")
 _WHEEL_VERSION = re.compile(r"-(\d[\w.+!]*)(?:-\d\w*)?-(?:cp|py)\d")
 
 
 def sniff(source: Source) -> float:
     """Mostly lines of ``name==version`` or the two columns of ``pip list``."""
-    lines = [line.strip() for line in source.head.split("\n")[:400] if line.strip()]
+    lines = [line.strip() for line in source.head.split("\n")[:400]]
+    lines = [line for line in lines if line and not _NOISE.match(line)]
     if len(lines) < 3:
-        return 0.0
+        return 0.93 if lines and _is_requirements(source.name, lines) else 0.0
     pins = sum(1 for line in lines if _PIN.match(line) or _AT.match(line) or _EDITABLE.match(line))
     if pins >= 0.7 * len(lines):
         return 0.93 if len(lines) >= 5 else 0.8
@@ -37,7 +40,14 @@ def sniff(source: Source) -> float:
     rows = sum(1 for line in lines if _COLUMNS.match(line))
     if headed and rows >= 0.5 * len(lines):
         return 0.93
+    if rows >= 0.6 * len(lines) and sum(_matters(line.split()[0]) for line in lines) > 1:
+        return 0.82
     return 0.6 if lines[0].startswith('[{"name"') and '"version"' in lines[0] else 0.0
+
+
+def _is_requirements(name: str, lines: list[str]) -> bool:
+    """Whether a few lines are pins of packages in a file that is called so."""
+    return bool(_NAMED.search(name.lower())) and all(_PIN.match(line) for line in lines)
 
 
 def read(source: Source) -> Reading:

@@ -16,7 +16,7 @@ from ingest.sources import Source
 from kb.model import Reading
 
 _PAIR = re.compile(
-    r"^\s*(?:[-*]\s+)?(?P<key>[a-z][a-z0-9_.-]{0,40})\s*(?:=|:\s)\s*(?P<value>\S.{0,400}?)\s*$"
+    r"^\s*(?:[-*]\s+)?(?P<key>[A-Za-z][A-Za-z0-9_.-]{0,40})\s*(?:=|:\s)\s*(?P<value>\S.{0,400}?)\s*$"
 )
 _STAMP = re.compile(r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*$")
 _MOST_LINES = 120
@@ -32,7 +32,7 @@ def _sniff(source: Source) -> float:
     kinds = {kind_of(key) for key in pairs} - {None}
     if len(pairs) < 3 or odd or "model" not in kinds or source.name.endswith((".yaml", ".yml", ".toml")):
         return 0.0
-    return 0.7 if len(kinds) > 1 or any(_engine_of(line) for line in lines) else 0.4
+    return 0.8 if len(kinds) > 1 or any(_engine_of(line) for line in lines) else 0.4
 
 
 def _engine_of(line: str) -> str | None:
@@ -49,8 +49,8 @@ def _read(source: Source) -> Reading:
         found = _PAIR.match(line)
         if found is None:
             continue
-        key, value = found["key"], found["value"]
-        if kind_of(key) is None and is_option(key):
+        key, value = found["key"].lower(), found["value"]
+        if key == "port" or (kind_of(key) is None and is_option(key)):
             settings[key] = value
         raw.setdefault(key, value)
         if (engine := _engine_of(line)) and not any(kind_of(one) == "engine" for one in raw):
