@@ -83,6 +83,7 @@ _LOGGISH = re.compile(
     r"^\W{0,3}(?:\w{3} )?[\d./T -]{0,14}\d\d:\d\d:\d\d|[Ee]rror: ",
     re.MULTILINE,
 )
+_PROSE = 40  # lines: a text with fewer marks of a log than one in so many quotes one at most
 _DOCUMENT = re.compile(r'\ufeff?\s*[{[]\s*\n\s*["{\[]')
 
 
@@ -101,4 +102,5 @@ def marks(head: str, sure: Sequence[str], likely: Sequence[str] = ()) -> float:
 @lru_cache(maxsize=8)
 def _is_loggish(head: str) -> bool:
     """Asked by every log format of every file's head."""
-    return not _DOCUMENT.match(head) and _LOGGISH.search(head) is not None
+    lines = head.count("\n") + 1
+    return not _DOCUMENT.match(head) and len(_LOGGISH.findall(head)) * _PROSE > lines

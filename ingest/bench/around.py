@@ -15,6 +15,7 @@ from ingest.bench.spread_tables import is_derived, is_statistic
 from ingest.bench.tables import Table
 
 _HEADING_LOADS = re.compile(
+    r"(?<!/)"
     r"(?P<key>ISL|OSL|input|output|concurrency(?: level)?|conc|batch(?:[ _]size)?|bs|C|TP|context|users)"
     r"(?:\s*[=:]\s*|(?<=SL)\s+|(?<=[_ ]size)\s+|(?<=concurrency)\s+)"
     r"(?P<value>\d+(?:,\d{3})*k?)",
@@ -99,15 +100,22 @@ def short_caption(table: Table) -> str:
 
 
 def measured(table: Table) -> Table:
-    """The table with the latency that its heading names in labels that are statistics alone: "P50 (ms)"."""
+    """The table with the measure that its heading names in labels that are statistics alone: "P50 (ms)"."""
     bare = [at for at, label in enumerate(table.header) if at and is_statistic(cells.plain(label))]
-    told = understand(f"mean {cells.plain(table.heading.rsplit(' / ', 1)[-1])}") if len(bare) > 1 else None
     others = [*table.header, *(row[0] for _, row in table.rows if row)]
-    if told is None or "_ms_" not in told.name or any(understand(cells.plain(one)) for one in others):
+    measure = _measure(table.heading) if len(bare) > 1 else ""
+    if not measure or any(understand(cells.plain(one)) for one in others):
         return table
-    base = told.name.partition("_ms_")[0]
-    header = [f"{base} {label}" if at in bare else label for at, label in enumerate(table.header)]
+    header = [f"{label} {measure}" if at in bare else label for at, label in enumerate(table.header)]
     return replace(table, header=header)
+
+
+def _measure(heading: str) -> str:
+    """A measure with its unit of a heading above, or a latency without one of the innermost heading."""
+    if told := headed(heading):
+        return re.sub(r"^(?:mean|p50) ", "", label_of(told))
+    inner = understand(f"mean {cells.plain(heading.rsplit(' / ', 1)[-1])}")
+    return inner.name.partition("_ms_")[0] if inner and "_ms_" in inner.name else ""
 
 
 def headed(heading: str) -> Quantity | None:

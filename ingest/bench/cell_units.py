@@ -20,6 +20,7 @@ _RATE = re.compile(
     r"(?:(?:tok(?:en)?s?|t|req(?:uest)?s?)/(?:s|sec|second)(?:/(?:user|gpu|req))?|tps|rps)\b",
     re.IGNORECASE,
 )
+_STATED_RATE = re.compile(r"/s|per s|[rq]ps", re.IGNORECASE)
 _SCOPE = re.compile(r"(?:per|each) (?:stream|user|request|req|seq|sequence|client)")  # beside the rate of all
 _WHOLE = ("aggregate", "agg", "total", "combined", "overall", "system")  # the rate of all
 _NEAR = 0.15
@@ -103,9 +104,15 @@ def _is_beside(label: str, column: list[str], first: list[str]) -> bool:
         for one, other in zip(map(cells.read_cell, column), map(cells.read_cell, first), strict=False)
         if one is not None and other is not None
     ]
+    if all(_is_size(one.value) for one, _ in told):
+        return False  # "ub" over 512 and 2048
     return bool(told) and all(
         not one.rest and other.value / _ALIKE < one.value < other.value * _ALIKE for one, other in told
     )
+
+
+def _is_size(value: float) -> bool:
+    return value >= 1 and value.is_integer() and int(value) & (int(value) - 1) == 0
 
 
 def _shared_out(header: list[str], columns: list[list[str]]) -> int | None:
@@ -136,7 +143,9 @@ def with_units_down(table: Table) -> Table:
 def _named(label: str, figures: Iterable[str]) -> str:
     """The label with the unit of its cells, where these are rates in one unit and it names none itself."""
     text = cells.plain(label)
-    if understand(text) is not None or place(text) is not None or _NO_FIGURE.search(words_of(text)):
+    known = understand(text)
+    counted = known is not None and known.name.startswith("request_s") and not _STATED_RATE.search(text)
+    if (known is not None and not counted) or place(text) is not None or _NO_FIGURE.search(words_of(text)):
         return label
     told = [one for raw in figures if (one := cells.read_cell(raw))]
     units = {one.rest for one in told if one.rest[:1].isalpha()}

@@ -45,7 +45,7 @@ def _is_sum(row: Row, scope: str) -> bool:
     return abs(given + made - measured) < 0.05 * measured
 
 
-_READS = re.compile(r"\b(?:pp ?\d+|prefill|prompt (?:processing|eval))\b|^prompt$", re.IGNORECASE)
+_READS = re.compile(r"\b(?:pp ?\d{2,}|prefill|prompt (?:processing|eval))\b|^prompt$", re.IGNORECASE)
 _MAKES = re.compile(r"\b(?:tg ?\d+|decode|generation|token generation)\b", re.IGNORECASE)
 
 
@@ -66,7 +66,7 @@ _ONE = re.compile(r"\b(?:decode|decoding|generation|gen|tg)\b")
 def _split_decode(row: Row) -> None:
     """Beside an aggregate rate, a "decode" rate is that of one request."""
     whole, one = (words_of(row.labels.get(name, "")) for name in ("tok_s", "output_tok_s"))
-    is_one = _ONE.search(one) and _is_part(one)
+    is_one = _ONE.search(one) and _is_part(one.replace("server", ""))  # which only says who timed it
     if _WHOLE.search(whole) and is_one and "output_tok_s_per_user" not in row.metrics:
         row.metrics["output_tok_s_per_user"] = row.metrics.pop("output_tok_s")
         row.source_names["output_tok_s_per_user"] = row.labels["output_tok_s"]

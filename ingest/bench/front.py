@@ -40,7 +40,7 @@ def facts_of(pairs: Iterable[tuple[str, str]], base: Facts | None = None) -> Fac
     for key, raw in told:
         if several and _engine_named(key):
             continue
-        value = cells.plain(raw).strip("\"'")
+        value = cells.plain(raw).translate(_WIDE).strip("\"'")
         _mentions(facts, key, value)
         prose = len(value) > 120 or _REMARK.sub("", value).count(" ") > 9
         if cells.is_nothing(value) or value.lower() in ("not installed", "not set") or prose:
@@ -66,6 +66,7 @@ def without_components(pairs: Iterable[tuple[str, str]], headings: Iterable[str]
     return [(key, raw) for key, raw in pairs if not headed - {named := _engine_named(key)} or named is None]
 
 
+_WIDE = str.maketrans("（）：，", "():,")
 _REMARK = re.compile(r"\s*\([^()]*\)|\s[—–]\s.*")
 _RELEASE = re.compile(
     r"\b(?P<engine>vLLM|SGLang|TensorRT-LLM|TRT-LLM|llama\.cpp|LMDeploy|TGI|Ollama)"
@@ -276,7 +277,7 @@ _TP = re.compile(r"\b(?P<key>TP|PP|EP|DP)\s?[=:]?\s?(?P<n>\d{1,3})\b")
 _ONLY_A_NAME = re.compile(r"[A-Za-z][\w./-]*(?: [\w./()-]+){0,4}", re.ASCII)
 _MORE_THAN_A_NAME = re.compile(
     r"(?i)\b(?:on|vs?|with|for|of|and|the|results?|report|baseline|analysis|performance|benchmarks?|bench|row|summary"
-    r"|test(?:s|ing)?|check|status|sweep|local|scaling|setup|config\w*|serving|throughput|latency|context|runs?|notes?|vllm|sglang|details|comparison)\b"
+    r"|test(?:s|ing)?|experiments?|findings|study|guide|recipe|deployment|tuning|check|status|sweep|local|scaling|setup|config\w*|serving|throughput|latency|context|runs?|notes?|vllm|sglang|details|comparison)\b"
 )
 
 

@@ -17,6 +17,10 @@ from ingest.bench.quantities import RESULTS, understand
 _BEHIND = re.compile(r"(?P<rest>[^@]{2,80}?)\s*@\s*(?P<load>[^@()]{1,30}?)(?P<aside>\s*\([^()]*\))?")
 _BEFORE = re.compile(r"(?P<load>.{1,40}?)\s+[-–—:|]\s+(?P<rest>.{2,80})")
 _BEFORE_PLAIN = re.compile(r"(?P<load>(?:C|BS|conc)[ =]?\d{1,5})\s+(?P<rest>.{2,80})", re.IGNORECASE)
+_ASIDE = re.compile(  # "tok/s (c=4, per-stream)"
+    r"(?P<rest>[^()]{2,60}?)\s*\(c(?:onc(?:urrency)?)?\s?=\s?(?P<n>\d{1,5}), (?P<whose>per[- ]\w+)\)",
+    re.IGNORECASE,
+)
 _SIZED = re.compile(
     r"(?:(?P<size>\d{1,4}k)\s+)?(?P<way>pp|tg)(?(size)|\s?@\s?(?P<behind>\d{1,4}k))"
     r"(?:\s*\(?(?:tok(?:en)?s?/s|t/s)\)?)?",
@@ -60,6 +64,8 @@ def _taken(label: str, plain: bool) -> tuple[dict[str, str], str] | None:
     """(load, label without it) of a label that names both."""
     if sized := _SIZED.fullmatch(label.strip()):  # "4K pp", as llama.cpp calls reading prompts
         return {"input tokens": sized["size"] or sized["behind"]}, f"{sized['way'].lower()} tok/s"
+    if (aside := _ASIDE.fullmatch(label.strip())) and _is_figure(f"{aside['rest']} {aside['whose']}"):
+        return {"concurrency": aside["n"]}, f"{aside['rest']} {aside['whose']}"
     for pattern in (_BEHIND, _BEFORE, *([_BEFORE_PLAIN] if plain else [])):
         found = pattern.fullmatch(label.strip())
         if found and (load := _load_in(found["load"])) and _is_figure(found["rest"]):

@@ -14,6 +14,7 @@ _NAMED = (  # "in1024_out128", "8192-in-1024-out"
     rf"(?:isl|in(?:put)?|prefill|prompt)[ =:_-]*{_COUNT}(?: tok(?:en)?s?)?[ ,/_-]*"
     rf"(?:osl|out(?:put)?|decode|gen(?:eration)?)[ =:_-]*{_COUNT}"
     rf"|{_COUNT}[ _-]?in(?:put)?[ ,/+_-]*{_COUNT}[ _-]?out(?:put)?"
+    rf"|(?:isl|in(?:put)?)\s*/\s*(?:osl|out(?:put)?)[ =:]+{_COUNT}\s*/\s*{_COUNT}"
 )
 _PAIR = re.compile(rf"(?:{_PLAIN}|{_NAMED})(?: tok(?:en)?s?)?", re.IGNORECASE)
 _WITHIN = re.compile(rf"(?<![\w./])(?:{_NAMED}|{_COUNT}(?<=k)\s*/\s*{_COUNT}(?<=k))(?![\w./])", re.IGNORECASE)
@@ -43,7 +44,8 @@ def lengths_of_test(name: str) -> dict[str, int]:
 def _both(found: re.Match[str]) -> dict[str, int]:
     told = [one for one in found.groups() if one is not None]
     both = [tokens(told[0], told[1]), tokens(told[2], told[3])]
-    return dict(zip(LENGTHS, both, strict=True)) if max(both) >= _SHORTEST else {}
+    counted = re.search(r"\s[x×]|[x×]\s", found[0]) is not None and min(both) < _SHORTEST  # "3090 ×2"
+    return dict(zip(LENGTHS, both, strict=True)) if max(both) >= _SHORTEST and not counted else {}
 
 
 def tokens(number: str, unit: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from ingest.bench.quantities import labels
@@ -65,7 +66,9 @@ def engine_within(text: str) -> str | None:
     """The one engine that a compound name holds ("qwen3_awq_sglang"); ``None`` where it is not one."""
     if known_engine(text):
         return known_engine(text)
-    held = {found for word in re.split(r"[^A-Za-z0-9.]+", text) if (found := known_engine(word))}
+    words = re.split(r"[^A-Za-z0-9.]+", text)
+    words += [one + other for one, other in pairwise(words)]  # "llama_cpp"
+    held = {found for word in words if (found := known_engine(word))}
     return held.pop() if len(held) == 1 else None
 
 

@@ -76,7 +76,9 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
         return []
     named = words_of(table.header[0]) in METRIC_WORDS
     table = paired.split(table)
-    table = cell_units.with_units_down(table) if named else cell_units.with_units(table)
+    down = cell_units.with_units_down(table) if named else table
+    table = down if down.rows != table.rows or table.header[0].strip() else cell_units.with_units(table)
+    table = table if named else cell_units.with_units(table)
     table = measured(table)
     if not serves_tokens(map(cells.plain, [*table.header, *(row[0] for _, row in table.rows if row)])):
         return []
@@ -90,8 +92,8 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
     )
     if spread is not None:
         found = _by_rows(spread, base, client)
-    elif (down := statistics_down(table)) is not None:
-        found = _by_rows(down, base, client)
+    elif (joined := statistics_down(table)) is not None:
+        found = _by_rows(joined, base, client)
     elif _results(table.header, FIGURES):
         found = _by_rows(table, base, client)
     elif is_turned(table):
@@ -130,7 +132,9 @@ def is_turned(table: Table) -> bool:
     corner = words_of(table.header[0]) if table.header else None
     fewest = 5 if corner in ("metric", "metrics") else 2  # beside measures that nobody else takes
     told = corner in METRIC_WORDS or loaded.names_loads([cells.plain(one) for one in first])
-    return named >= 2 and named * fewest >= len(first) and told
+    beside = sum(_is_of_run(cells.plain(one)) for one in first)
+    few = named == 1 and beside > 2 and corner in ("metric", "metrics")  # with its load and its duration
+    return (named >= 2 or few) and named * (7 if few else fewest) >= len(first) and told
 
 
 def _by_rows(table: Table, base: Facts, client: str) -> Iterator[Pair]:

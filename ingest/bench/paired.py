@@ -23,9 +23,44 @@ _PARTING = re.compile(r"\s*/\s*")
 _UNIT = re.compile(r"(?i)\bin (milliseconds|seconds|ms|s)\b")
 
 
+_OWN = re.compile(  # "120 ms (p50)", "p99: 300 ms"
+    rf"(?P<value>[~≈]?\d[\d.,]*(?: ?[a-zµ/]{{1,7}})?) ?\((?P<stat>{_STAT})\)"
+    rf"|(?P<named>{_STAT})[:=] ?(?P<figure>[~≈]?\d[\d.,]*(?: ?[a-zµ/]{{1,7}})?)",
+    re.IGNORECASE,
+)
+
+
+def _by_own_names(table: Table) -> Table:
+    """The table with a column for each statistic that the cells of one name: "120 ms (p50), 300 ms (p99)"."""
+    header, columns = list[str](), list[list[str]]()
+    for at, label in enumerate(table.header):
+        column = [row[at] if len(row) > at else "" for _, row in table.rows]
+        told = [_named_in(raw) for raw in column]
+        stats = {tuple(one) for one, raw in zip(told, column, strict=True) if not cells.is_nothing(raw)}
+        if len(stats) == 1 and any(stats) and understand(cells.plain(label)):
+            for stat in stats.pop():
+                header.append(f"{stat} {label}")
+                columns.append([one.get(stat, "") for one in told])
+        else:
+            header.append(label)
+            columns.append(column)
+    if len(header) == len(table.header) and header == list(table.header):
+        return table
+    rows = [(line, [column[at] for column in columns]) for at, (line, _) in enumerate(table.rows)]
+    return replace(table, header=header, rows=rows)
+
+
+def _named_in(raw: str) -> dict[str, str]:
+    """Figures by the statistics that a cell names, nothing else in it."""
+    parts = re.split(r"\s*[,;/·]\s+", cells.plain(raw))
+    found = [one for part in parts if (one := _OWN.fullmatch(part))]
+    told = {(one["stat"] or one["named"]).lower(): one["value"] or one["figure"] for one in found}
+    return told if len(told) == len(parts) else {}
+
+
 def split(table: Table) -> Table:
-    """The table with a column for each statistic, where labels or the line before it list them."""
-    table = replace(table, header=_continued(table.header))
+    """The table with a column for each statistic, where labels, cells or the line before it list them."""
+    table = _by_own_names(replace(table, header=_continued(table.header)))
     said = _LISTED.search(cells.plain(table.caption)) if len(table.caption) < 300 else None
     unit = _UNIT.search(table.caption)
     columns: list[tuple[int, int | None, str]] = []  # (column, part, label)

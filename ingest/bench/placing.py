@@ -112,6 +112,11 @@ def put(row: Row, kind: str, key: str, raw: Any) -> None:
 def _put_named(row: Row, key: str, value: str) -> None:
     """A name; of a model also the release that served it, where the cell tells both: "NAME, Ollama 0.20"."""
     beside = _SERVED.fullmatch(value) if key == "model" else None
+    if key == "model" and names.model(value) is None and (served := names.engine_within(value)):
+        _put_fact(row, "engine", served)  # setups by their servers: "vllm_fp8"
+        _put_workload(row, "test", value)
+        row.facts.quantization = names.quantization(value) or row.facts.quantization
+        return
     if beside is None or names.known_engine(beside["engine"]) is None:
         _put_fact(row, key, value)
         return
@@ -123,7 +128,7 @@ def _put_named(row: Row, key: str, value: str) -> None:
 def _put_engine(row: Row, value: str) -> None:
     """A server by its name, with the release that stands beside it; a label or a sentence is none."""
     released = _RELEASE.fullmatch(value)
-    if not names.known_engine(value) and names.quantization(value):
+    if not names.engine_within(value) and names.quantization(value):
         _put_workload(row, "test", value)  # a label of the setup, not a server
     elif released and names.known_engine(released[1]):
         _put_server(row, names.engine(released[1]) or released[1], released[2])

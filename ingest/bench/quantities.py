@@ -39,6 +39,7 @@ _LABELS = json.loads(Path(__file__).with_name("labels.json").read_text(encoding=
 GRAMMAR = frozenset().union(*(_LABELS[group] for group in ("grammar", "statistics", "time_units")))
 _SPOKEN: dict[str, str] = _LABELS["spoken"]
 _SPOKEN_TERM = re.compile("|".join(sorted(map(re.escape, _SPOKEN), key=len, reverse=True)), re.IGNORECASE)
+_BESIDE_HAN = re.compile(r"(?<=[\u4e00-\u9fff]) +(?=[A-Za-z])|(?<=[A-Za-z]) +(?=[\u4e00-\u9fff])")
 _TIME_FACTORS: dict[str, float] = _LABELS["time_units"]
 _STATISTICS: dict[str, str] = _LABELS["statistics"]
 _TOKEN_RATE = re.compile("|".join(_LABELS["token_rate"]))
@@ -71,6 +72,8 @@ _CONDITION = re.compile(  # a limit under which something was measured: "@ SLO",
 _OF_PROMPT = re.compile(r"(?i)\s*\((?:short|long|medium) (?:prompts?|context|inputs?)\)")  # which was asked
 _ANOTHER_KIND = re.compile(
     r"\b(?:[tg]?flops?|tflop s|gflop s|images?(?: per)? (?:s|sec|second)|imgs? (?:s|sec)|fps"
+    r"|(?:items?|docs?|documents?|embeddings?|rows?|sentences?)(?: per)? (?:s|sec|second)"
+    r"|tok(?:en)?s? (?:per )?(?:step|iter|pass|ticks?)"
     r"|(?:alg|bus) ?bw|bandwidth|training|epoch|frames?(?: per)? (?:s|sec|second))\b"
 )
 _SERVED = re.compile(
@@ -78,7 +81,9 @@ _SERVED = re.compile(
     r"|(?:requests?|reqs?|query|queries)(?: per)? (?:s|sec|second|throughput))\b"
 )
 _SUM = re.compile(r"\bsum$")  # the time of all requests, as Prometheus counts it
-_NO_TIME = re.compile(r"\b(?:input|output|prompt|completion) tokens?$")  # a count of a part
+_NO_TIME = re.compile(  # a count of a part, or a unit that is no time
+    r"\b(?:(?:input|output|prompt|completion) tokens?|steps|iters|iterations|ticks|cycles)$"
+)
 _WHOLE_REQUEST = re.compile(r"total(?: time| request time)? (?:s|ms|sec|secs|seconds)")
 Patterns = tuple[tuple[str, re.Pattern[str]], ...]
 _COUNT_PATTERNS: Patterns = tuple(
@@ -128,12 +133,14 @@ def words_of(label: str) -> str:
 def _words_of(label: str) -> str:
     text = label.replace("μ", "µ").replace("²", "").replace("Δ", " delta ")
     if not text.isascii():
+        text = _BESIDE_HAN.sub("", text)
         text = _SPOKEN_TERM.sub(lambda found: f" {_SPOKEN[found[0].lower()]} ", text)
     text = _PROPER.sub(lambda found: f" {found[0].lower()} ", text)
     text = re.sub(r"(?<![A-Za-z])[Ee]2[Ee][Ll]?", " eel ", text)  # so that the digit does not split the word
     text = re.sub(r"(?<![A-Za-z])[Pp]_?(\d+)", r"P\1", text)
     words = [word.lower() for word in _WORD.findall(text)]
     joined = re.sub(r"\bp (\d)", r"p\1", " ".join(words))
+    joined = re.sub(r"\bpre (fill\w*)\b", r"pre\1", joined)
     joined = re.sub(r"µ s\b", "µs", joined)
     joined = re.sub(r"\bt s\b", "t s", joined)
     return re.sub(r"\beel\b", "e2e", joined)
@@ -190,6 +197,7 @@ def _without(words: str, found: re.Match[str]) -> str:
     return re.sub(r"\s+", " ", words[: found.start()] + " " + words[found.end() :]).strip()
 
 
+_PIPELINE = re.compile(r"(?<=\b[tde]p \d )pp \d\b|\bpp \d\b(?= [tde]p \d\b)")  # "TP4 PP2": widths
 _LONGEST_OF = {"worst": "max", "slowest": "max", "longest": "max", "fastest": "min", "shortest": "min"}
 _EXTREMES = re.compile(rf"\b(?:{'|'.join(_LONGEST_OF)})\b")
 
@@ -269,6 +277,7 @@ def _scope(words: str) -> tuple[str, str]:
 def _direction(words: str) -> str:
     words = words.replace("prompt eval", "prompt")  # as llama.cpp and Ollama call reading
     words = re.split(r"(?<=.)\b(?:during|while)\b", words)[0]  # what else went on
+    words = _PIPELINE.sub(" ", words)
     given, made = bool(_INPUT.search(words)), bool(_OUTPUT.search(words))
     if (given and made) or (_TOTAL.search(words) and not given and not made):
         return "total_"

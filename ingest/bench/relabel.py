@@ -32,6 +32,7 @@ def relabelled(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record under labels that say what its figures show."""
     record = _whole_answer(record)
     names = {label: label for label in record if isinstance(label, str)}
+    _over_runs(names)
     _rates(record, names)
     _speeds(record, names)
     _run(names)
@@ -61,6 +62,17 @@ def _whole_answer(record: Mapping[str, Any]) -> Mapping[str, Any]:
     ):
         return record
     return {f"latency {label}" if label == whole[0] else label: raw for label, raw in record.items()}
+
+
+_OF_RUNS = re.compile(r"\b(?:p\d+|mean|avg) (?:median|mean|avg)$")
+_LAST = re.compile(r"[_ ](?:median|mean|avg)$", re.IGNORECASE)
+
+
+def _over_runs(names: dict[str, str]) -> None:
+    """A statistic over runs stands behind those over requests: "ttft_p95_median", "throughput_median"."""
+    if sum(_OF_RUNS.search(words_of(label)) is not None for label in names) > 1:
+        for label in names:
+            names[label] = _LAST.sub("", label)
 
 
 def _rates(record: Mapping[str, Any], names: dict[str, str]) -> None:

@@ -35,10 +35,10 @@ def read_row(record: Mapping[str, Any], units: Units | None = None, base: Facts 
             continue
         _place_cell(row, label, raw, units or Units(), bool(stated - {label}))
     _take_bare_percentiles(row)
+    _take_labelled_load(row, record)
     settle_direction(row)
     settle_times(row)
     _settle_score(row)
-    _take_labelled_load(row, record)
     _take_load_around(row)
     row.facts = fill_by_test(row.facts, row.workload.get("test"))
     _take_model_file(row)

@@ -19,6 +19,7 @@ _UNITS = frozenset(labels("time_units"))
 _COUNTS = frozenset(("n", "count", "samples", "num samples", "unit", "units", "notes", "note"))
 _DERIVED = re.compile(
     r"delta|Δ|gain|speed ?up|improvement|diff|change|ratio|vs\.?$|^vs |saving|overhead|%$|notes?|comment"
+    r"|relative"
 )
 _VALUES = ("value", "result", "score", "values", "results", "measured")
 Records = dict[str, tuple[int, dict[str, str]]]
@@ -120,7 +121,9 @@ def _by_metrics(table: Table, column: int) -> Records:
                 record = _record(
                     found, table, line, row, {column, *range(column + 1, len(table.header))}, value
                 )
-                record |= ({label: value} if label else {}) | {cells.plain(row[column]): row[at]}
+                probe = cells.plain(row[0]) if label == "test" and column else ""  # what each was asked
+                named = {label: f"{probe} / {value}" if probe else value} if label else {}
+                record |= named | {cells.plain(row[column]): row[at]}
     return found
 
 

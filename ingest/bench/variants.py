@@ -146,7 +146,8 @@ def _told_apart(same: Iterable[str]) -> dict[str, str]:
 def _as_written(label: str, own: str) -> str:
     """A setup's words as the label has them, where the rest of it is a unit in brackets."""
     written = re.sub(r"\s*\([^()]*\)$", "", label)
-    return written if written != label and words_of(written) == own else own
+    named = words_of(written) == own or understand(written) is None
+    return written if written != label and named else own
 
 
 def _own_words(words: list[str], common: set[str]) -> str:

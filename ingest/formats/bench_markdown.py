@@ -14,6 +14,7 @@ from typing import Any
 from ingest.bench import (
     around,
     batched,
+    cells,
     front,
     note_tables,
     placeholders,
@@ -24,6 +25,7 @@ from ingest.bench import (
 )
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
 from ingest.bench.pages import LARGEST, Fence, Page, read_page
+from ingest.bench.places import place
 from ingest.bench.quoted import read_quoted
 from ingest.bench.rows import read_row
 from ingest.bench.sniffing import is_page
@@ -36,6 +38,7 @@ from kb.vocab.engines import Launch, parse_shell
 
 _CLIENT = "write-up"
 _RULE = re.compile(r"^[ \t]*+(?:\|[ \t]*+)?:?-{2,}+:?[ \t]*+\|", re.MULTILINE)
+_TITLED = re.compile(r"\ufeff?\s*# [^\n]{3,200}\n\s*\n")
 _PROGRAMS = ("python", "py", "javascript", "js", "typescript", "ts", "go", "rust", "c", "cpp", "java")
 _SURE, _LIKELY = 0.85, 0.42  # that a block is output of a benchmark, where others stand and where none does
 _PLAIN = ("", ".txt", ".text", ".out", ".rst")
@@ -49,6 +52,8 @@ def _sniff(source: Source) -> float:
     heading = re.search(r"^#{1,3} \S", head, re.MULTILINE) is not None
     if named and heading and _tells_results(head):
         return 0.965  # though it quote a server's log
+    if named and _TITLED.match(head):
+        return 0.955  # nor is a page with a title one that quotes a log
     if named:
         return 0.55 if heading or _RULE.search(head) or "```" in head else 0.35
     if heading and head.lstrip().startswith(("# ", "## ", "---\n", "|")):
@@ -135,7 +140,10 @@ def _base(page: Page, launches: list[Launch]) -> Facts:
     facts.load |= front.load_of(pairs)
     if len(launches) == 1:
         _take_launch(facts, launches[0])
+    columns = {place(cells.plain(label)) for table in page.tables for label in table.header}
     for name in ("engine", "model"):
+        if ("identity", name) in columns and len(launches) > 1:
+            continue  # the tables tell it
         told = {getattr(launch, name) for launch in launches} - {None}
         if len(told) == 1 and getattr(facts, name) is None:
             setattr(facts, name, told.pop())

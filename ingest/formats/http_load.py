@@ -1,4 +1,4 @@
-"""Load testers of HTTP services: hey, wrk and ApacheBench. They count requests, and know no tokens.
+"""Load testers of HTTP services: hey, wrk, k6 and ApacheBench. They count requests, and know no tokens.
 
 Owns their summaries. Must not guess which server answered.
 """
@@ -37,6 +37,13 @@ _WRK = (
     ("completed", 1.0, re.compile(r"^\s+(?P<v>\d+) requests in [\d.]+m?s,")),
     ("request_s", 1.0, re.compile(r"^Requests/sec:\s+(?P<v>[\d.]+)")),
 )
+_K6 = (
+    ("request_s", 1.0, re.compile(r"^\s*http_reqs\.*:\s+\d+\s+(?P<v>[\d.]+)/s")),
+    ("completed", 1.0, re.compile(r"^\s*http_reqs\.*:\s+(?P<v>\d+)\s")),
+)
+_K6_TIMES = re.compile(r"^\s*http_req_duration\.*:\s+(?P<told>avg=.*)")
+_K6_TIME = re.compile(r"(?P<stat>avg|min|med|max|p\(\d{2}\))=(?P<v>[\d.]+)(?P<unit>µs|ms|s)\b")
+_K6_STATS = {"avg": "mean", "med": "p50", "min": "min", "max": "max"}
 _HEY_SHARE = re.compile(r"^\s*(?P<q>\d{2})%+ in (?P<v>[\d.]+) secs")
 _AB_SHARE = re.compile(r"^\s+(?P<q>\d{2})%\s+(?P<v>\d+)$")
 _WRK_SHARE = re.compile(rf"^\s+(?P<q>\d{{2}}(?:\.\d+)?)%\s+{_TIME}\s*$")
@@ -44,16 +51,18 @@ _WRK_MEAN = re.compile(rf"^\s+Latency\s+{_TIME}\s+(?P<std>[\d.]+)(?P<stdunit>us|
 _WIDTHS = (
     re.compile(r"^Concurrency Level:\s+(?P<n>\d+)"),
     re.compile(r"^\s*\d+ threads and (?P<n>\d+) connections"),
+    re.compile(r"^\s*vus_max\.*:\s+(?P<n>\d+)"),
 )
 _STARTS = (
     ("hey", re.compile(r"^Summary:\s*$"), _HEY),
     ("ab", re.compile(r"^This is ApacheBench|^Server Software:"), _AB),
     ("wrk", re.compile(r"^Running \d+\w+ test @ \S+"), _WRK),
+    ("k6", re.compile(r"^\s*http_req_duration\.*:\s+avg="), _K6),
 )
 
 
 @below_pages
-@needing("Requests/sec:", "Requests per second:")
+@needing("Requests/sec:", "Requests per second:", "http_req_duration")
 def _sniff(source: Source) -> float:
     lines = source.head.split("\n")
     return 0.9 if any(start.match(line) for _, start, _ in _STARTS for line in lines) else 0.0
@@ -105,6 +114,11 @@ def _point(tool: str, part: list[tuple[int, str]]) -> Measurement:
 
 def _spread(tool: str, text: str) -> dict[str, float | None]:
     """Statistics of the latency that a line tells."""
+    if tool == "k6":
+        times = _K6_TIMES.match(text)
+        return {
+            _k6_name(one["stat"]): _k6_ms(one) for one in _K6_TIME.finditer(times["told"] if times else "")
+        }
     if tool == "wrk" and (mean := _WRK_MEAN.match(text)):
         return {
             "e2e_ms_mean": float(mean["v"]) * _UNITS[mean["unit"]],
@@ -119,13 +133,21 @@ def _spread(tool: str, text: str) -> dict[str, float | None]:
     return {f"e2e_ms_p{share.replace('.', '_')}": float(found["v"]) * _UNITS[unit]}
 
 
+def _k6_name(stat: str) -> str:
+    return f"e2e_ms_{_K6_STATS.get(stat) or stat.replace('(', '').replace(')', '')}"
+
+
+def _k6_ms(found: re.Match[str]) -> float:
+    return float(found["v"]) * _UNITS[found["unit"].replace("µ", "u")]
+
+
 FORMAT = Format(
     name="http_load",
     kind="benchmark",
     sniff=_sniff,
     read=_read,
     docs=(
-        "The summaries of hey, wrk and ApacheBench: requests per second, their number, the time of the run, "
-        "and the latencies of whole requests. Which model answered, they do not say."
+        "The summaries of hey, wrk, k6 and ApacheBench: requests per second, their number, the time of the "
+        "run, and the latencies of whole requests. Which model answered, they do not say."
     ),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from ingest.bench.sniffing import below_pages
 from ingest.formats import Format, Unreadable
 from ingest.gpu_columns import recognise_column
 from ingest.gpu_count import summarise
@@ -22,6 +23,7 @@ _TOOL = "nvidia-smi"
 _SHARES = (("sm", "utilization_pct_max"), ("mem", "memory_utilization_pct_max"), ("fb", "memory_mib_max"))
 
 
+@below_pages
 def sniff_dmon(source: Source) -> float:
     """The names line with ``gpu`` first, and no process column."""
     header = _header(source.head)
