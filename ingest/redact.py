@@ -53,8 +53,11 @@ _BEARER = re.compile(r"(?i)(?P<name>\bbearer\s)(?P<value>[A-Za-z0-9._~+/-]{12,}=
 _URL = re.compile(
     r"(?P<name>\b[a-z][a-z0-9+.-]{1,20}://)(?P<value>[^\s/@:\"'<>]{1,128}:[^\s/@\"'<>]{1,256})@"
 )
+_NOBODY = (  # accounts that images ship with, and folders that several share
+    r"(?!(?:ubuntu|ec2-user|azureuser|jovyan|runner|models?|data|shared)(?:[/\\]|$))"
+)
 _HOME = re.compile(
-    r"(?P<name>/home/|/Users/|(?i:[a-z]:\\{1,2}users\\{1,2}))(?P<value>[^\s/\\:\"'<>,;|)\]}]{1,64})"
+    rf"(?P<name>/home/|/Users/|(?i:[a-z]:\\{{1,2}}users\\{{1,2}})){_NOBODY}(?P<value>[^\s/\\:\"'<>,;|)\]}}]{{1,64}})"
 )
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _IPV4 = re.compile(

@@ -67,6 +67,7 @@ def test_private_addresses_go(a: int, b: int, c: int) -> None:
         "flashinfer-python==0.6.8.post1 torch==2.11.0+cu130",
         "http://0.0.0.0:30000 and 127.0.0.1 and 192.0.2.2",
         "/root/.cache/vllm, /opt/engine/venv, /usr/local/cuda-13.0",
+        "/home/ubuntu/models/x and /home/models/y",
         "`api_key` is required for this",
         "sk-learn and hf_hub",
     ],

@@ -1,6 +1,7 @@
 """What the figures of a row say of one another: whose time a latency is, and in which unit it stands.
 
-Owns settling both by arithmetic, where a label says otherwise or too little. Must not read cells.
+Owns settling both by arithmetic, and which tokens a rate counts, where a label says otherwise or too little.
+Must not read cells.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ _LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
 _SECONDS = {"s", "sec", "secs", "second", "seconds"}
 _LONGEST = {"ttft": 100.0, "tpot": 5.0, "itl": 5.0, "e2e": 1000.0}  # seconds
 _SPEED = "output_tok_s_per_user"
+_DIRECTIONS = {"output", "gen", "generation", "generated", "decode", "completion"}
 
 
 def settle_times(row: Row) -> None:
     """Latencies that are those of a whole run become its duration; seconds under "(ms)" milliseconds."""
     _settle_unit(row)
+    _settle_whole(row)
     _settle_run(row)
     _settle_single(row)
 
@@ -51,6 +54,24 @@ def _settle_unit(row: Row) -> None:
 def _is_short(name: str, value: float) -> bool:
     """Whether a latency may be in seconds at all: what were longer than any server takes is not."""
     return value < next(most for start, most in _LONGEST.items() if name.startswith(start))
+
+
+def _settle_whole(row: Row) -> None:
+    """A rate that names no direction is that of all tokens where both counts over the time give it."""
+    read, made = row.metrics.get("input_tokens"), row.metrics.get("output_tokens")
+    name = next((one for one in ("output_tok_s", "tok_s") if row.metrics.get(one)), "")
+    time = next((one for one in ("duration_s", "e2e_ms_mean") if row.metrics.get(one)), "")
+    rate, took = row.metrics.get(name), row.metrics.get(time)
+    said = set(words_of(row.labels.get(name, "")).split())
+    if not (read and made and rate and took) or said & _DIRECTIONS or "total_tok_s" in row.metrics:
+        return
+    seconds = took / 1e3 if time == "e2e_ms_mean" else took
+    if abs((read + made) / seconds - rate) > _NEAR * rate:
+        return
+    for old, new, value in ((name, "total_tok_s", rate), (time, "duration_s", seconds)):
+        del row.metrics[old]
+        row.source_names.pop(old, None)
+        row.metrics[new], row.source_names[new] = value, row.labels.get(old, old)
 
 
 def _settle_run(row: Row) -> None:

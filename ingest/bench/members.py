@@ -32,7 +32,24 @@ def spread(value: Mapping[str, Any]) -> dict[str, Any]:
             unit = one.get("unit") or one.get("units") or ""
             spread |= {f"{name} {key} {unit}".strip(): raw for name, raw in stats.items()}
             spread |= directed(str(key), one)
+        spread |= _percentiles(str(key), one)
     return spread
+
+
+_PERCENTILES = re.compile(r"percentiles_(?P<measure>\w+)")
+
+
+def _percentiles(key: str, value: Any) -> dict[str, Any]:
+    """Pairs of a percentile and its value: "percentiles_ttft_ms": [[50.0, 12.3], [99.0, 45.6]]."""
+    named = _PERCENTILES.fullmatch(key)
+    if named is None or not isinstance(value, list):
+        return {}
+    pairs = [one for one in value if isinstance(one, list) and len(one) == 2]
+    return {
+        f"p{at:g}_{named['measure']}": raw
+        for at, raw in pairs
+        if isinstance(at, int | float) and not isinstance(raw, list | Mapping)
+    }
 
 
 _UNIT = re.compile(r"_(?:ms|s|sec|secs|seconds)$")

@@ -33,6 +33,7 @@ _ARGUMENT = re.compile(
     r"(?<![\w.])(\w+)=("
     r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\[[^\]]*\]|[^,()\[\]{}]+)(?=,\s\w+=|\)?$|,?\s*$)"
 )
+_RANDOM_LENGTHS = ("random_input_len", "random_output_len")
 _TABLE: dict[str, dict[str, str]] = labels("table")
 _OBJECT: dict[str, Any] = labels("object")
 
@@ -54,7 +55,39 @@ class Block:
 
 
 def blocks(lines: Iterable[tuple[int, str]]) -> list[Block]:
-    """Every result table in a text, with the argument dump that precedes it."""
+    """Every result table in a text, with the argument dump that precedes it; a lost heading is no matter."""
+    lines = list(lines)
+    return _headed(lines) or _headless(lines)
+
+
+def is_headless(head: str) -> bool:
+    """Whether a text shows the rows of a table whose heading was cut off."""
+    return all(mark in head for mark in _OWN_ROWS) and "Benchmark Result" not in head
+
+
+_OWN_ROWS = ("Successful requests: ", "Benchmark duration (s): ", "Request throughput (req/s): ")
+_SHORT_ROW = re.compile(r"^(?P<label>[A-Za-z][^:=]{1,70}?):\s+(?P<value>\S+|not set)\s*$")
+_FIRST_ROWS = ("Backend", "Successful requests")
+
+
+def _headless(lines: Iterable[tuple[int, str]]) -> list[Block]:
+    """Tables without their heading: rows of one word each, from one that such a table begins with."""
+    found: list[Block] = []
+    current: Block | None = None
+    for number, text in lines:
+        row = _SHORT_ROW.match(text.strip())
+        label = row["label"] if row else ""
+        if label in _FIRST_ROWS and (current is None or label in current.rows):
+            current = Block(number, "")
+            found.append(current)
+        if current is not None and text.strip():
+            own = row or _SECTION.match(text) or _CLOSING.match(text)
+            current = _continue(current, text) if own else None
+    needed = {mark.partition(":")[0] for mark in _OWN_ROWS}
+    return [one for one in found if needed <= one.rows.keys()]
+
+
+def _headed(lines: Iterable[tuple[int, str]]) -> list[Block]:
     found: list[Block] = []
     current: Block | None = None
     arguments: dict[str, Any] = {}
@@ -180,7 +213,7 @@ def arguments_workload(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The load that a client's arguments ask for (keys of ``Measurement.workload``)."""
     given = arguments.get
     data = given("dataset_name")
-    lengths = _lengths(arguments) if data in (None, "random", "random-ids", "random-mm", "sonnet") else {}
+    lengths = _lengths(arguments) if _draws_lengths(data) or data == "sonnet" else {}
     load = {
         "request_rate": rate(given("request_rate")),
         "concurrency": cells.whole(given("max_concurrency")),
@@ -189,6 +222,11 @@ def arguments_workload(arguments: Mapping[str, Any]) -> dict[str, Any]:
         **lengths,
     }
     return {key: value for key, value in load.items() if value is not None}
+
+
+def _draws_lengths(dataset: Any) -> bool:
+    """Whether a dataset has the lengths that ``random_input_len`` asks for: clients print them for any."""
+    return dataset is None or str(dataset).startswith(("random", "image"))
 
 
 def _lengths(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,13 +263,15 @@ def object_measurement(result: Mapping[str, Any], client: str, line: int | None)
     workload: dict[str, Any] = {}
     metrics: dict[str, float | None] = {}
     known: dict[str, str] = {}
+    left_out = () if _draws_lengths(result.get("dataset_name")) else _RANDOM_LENGTHS
     for key, value in result.items():
-        if key in _OBJECT["workload"]:
+        if key in _OBJECT["workload"] and key not in left_out:
             _object_load(workload, _OBJECT["workload"][key], value)
         elif (
             isinstance(value, int | float | str)
             and not isinstance(value, bool)
             and key not in _OBJECT["ignored"]
+            and key not in left_out
         ):
             _object_metric(metrics, known, key, value)
     if "failed" not in metrics and isinstance(result.get("errors"), list):
@@ -270,7 +310,7 @@ def _object_metric(metrics: dict[str, float | None], known: dict[str, str], key:
 
 
 def complete(one: Measurement) -> Measurement:
-    """Adds what arithmetic gives (failed requests, mean lengths); drops zero latencies of a dead run."""
+    """Adds what arithmetic gives (failed requests, mean lengths); drops zeros that tell nothing."""
     metrics, workload, known = dict(one.metrics), dict(one.workload), dict(one.source_names)
     done, asked = metrics.get("completed"), workload.get("prompts")
     if done is not None and "failed" not in metrics and isinstance(asked, int | float) and asked > done:
@@ -280,6 +320,8 @@ def complete(one: Measurement) -> Measurement:
         if length not in workload and done and metrics.get(total):
             workload[length] = round((metrics[total] or 0) / done)
             known[length] = f"mean: {total} / completed"
+    if (metrics.get("accept_length", 1.0) or 0.0) < 1:
+        del metrics["accept_length"]  # each step gives one token at least: the server did not say
     if done == 0:
         metrics = {k: v for k, v in metrics.items() if v or not re.match(r"(?:ttft|tpot|itl|e2e)_ms_", k)}
     return Measurement(

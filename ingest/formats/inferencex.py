@@ -95,6 +95,8 @@ def _facts(row: Mapping[str, Any]) -> Facts:
     speculation = row.get("spec_decoding") or ("mtp" if _truth(row.get("mtp")) is True else None)
     settings |= {"speculation": speculation} if speculation and speculation != "none" else {}
     image = str(row.get("image") or "").replace("#", "/", 1)
+    stack = str(row.get("framework") or "")
+    settings |= {"framework": stack} if "-" in stack else {}  # an engine behind another's front
     return Facts(
         model=row.get("model") or row.get("infmax_model_prefix") or None,
         gpu=_product(printed),

@@ -54,10 +54,10 @@ _SERVER_KEYS = (
 
 
 @below_pages
-@needing("Serving Benchmark Result", "Namespace(backend='sglang")
+@needing("Serving Benchmark Result", "Namespace(backend='sglang", "Benchmark duration (s): ")
 def _sniff_serving(source: Source) -> float:
     head = source.head
-    if "Serving Benchmark Result" in head:
+    if "Serving Benchmark Result" in head or serving.is_headless(head):
         return 0.94 if any(mark in head for mark in _MARKS) else 0.0
     return 0.7 if "Namespace(backend='sglang" in head and "dataset_name=" in head else 0.0
 

@@ -28,9 +28,11 @@ _SERVE_KEYS = {"request_throughput", "output_throughput", "total_token_throughpu
 
 
 @below_pages
-@needing("Serving Benchmark Result", "Starting main benchmark run")
+@needing("Serving Benchmark Result", "Starting main benchmark run", "Benchmark duration (s): ")
 def _sniff_serve(source: Source) -> float:
     head = source.head
+    if serving.is_headless(head):
+        return 0.0 if any(mark in head for mark in _SGLANG_MARKS) else 0.9
     if "Serving Benchmark Result" in head and "[[Serving Benchmark Result" not in head:
         return 0.0 if any(mark in head for mark in (*_SGLANG_MARKS, *_TRTLLM_MARKS)) else 0.92
     begun = "Namespace(" in head and ("bench_type='serve'" in head or "burstiness=" in head)
