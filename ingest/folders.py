@@ -14,11 +14,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ingest.enrich import completed, enrich, say
+from ingest.folder_names import named_by
 from ingest.hints import HINTS, HOW, PART, Hints
 from ingest.matching import AFTER, OVERLAP, Draft, Match, Piece, best_match, matches
 from ingest.namesakes import fitting
 from ingest.nodes import united
 from ingest.points import is_same_point, merged
+from ingest.series import notes_of_folders, series_key
 from ingest.snapshots import describe_machines
 from ingest.spans import Find, nothing_kept
 from kb.model import Experiment, Measurement, Reading, Telemetry
@@ -87,6 +89,7 @@ def assemble(
     drafts: dict[str, list[Draft]] = {site: _anchored(site, pieces) for site, pieces in sites.items()}
     hints = Hints.among([*outside, *(one for pieces in sites.values() for one in pieces)])
     work = Work(drafts, claimed, hints)
+    work.noted = notes_of_folders([*outside, *(one for pieces in sites.values() for one in pieces)])
     for part in ORDER:
         for site, pieces in sites.items():
             for piece in pieces:
@@ -109,6 +112,7 @@ class Work:
     def __init__(self, drafts: Mapping[str, list[Draft]], claimed: Claimed, hints: Hints) -> None:
         self.drafts, self.links, self.hints = drafts, claimed.links, hints
         self.series: dict[str, Draft] = {}
+        self.noted: dict[str, Experiment] = {}
         self.machines: list[tuple[Draft, Piece]] = []
 
     def join(self, piece: Piece, drafts: list[Draft], site: str, *, near: bool) -> None:
@@ -186,7 +190,7 @@ class Work:
     def _lone(self, piece: Piece, ordinal: int, told: Experiment) -> Match | None:
         if not told.measurements:
             return None
-        key, at = _series_key(piece, told), 0
+        key, at = series_key(piece, told, self.noted.get(piece.folder)), 0
         if len(piece.reading.experiments) > 1:
             key, at = piece.identity, ordinal
         if f"{key} {at}" not in self.series:
@@ -345,17 +349,6 @@ def _with_path(told: Experiment, piece: Piece) -> list[Measurement]:
     return [replace(one, path=piece.path) for one in told.measurements]
 
 
-def _series_key(piece: Piece, told: Experiment) -> str:
-    """One key for benchmark files of a folder that differ only in a number after the name of a load."""
-    name = PurePosixPath(piece.path).name.split(".")[0].lower()
-    stem = re.sub(
-        r"(c|cc|con|conc|concurrency|bs|batch|n|np|qps|rate|rps|mc|users?)[-_=]?\d+(?:\.\d+)?", r"\1", name
-    )
-    hardware, model, backend = told.hardware, told.model, told.backend
-    facts = (piece.folder, stem, model.name, backend.engine, hardware.gpu, hardware.count)
-    return hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()
-
-
 def _finished(draft: Draft, said: Mapping[str, Mapping[str, Any]], hints: Hints, find: Find) -> Assembled:
     experiment = draft.experiment
     for identity, *_ in draft.attached:
@@ -364,6 +357,9 @@ def _finished(draft: Draft, said: Mapping[str, Mapping[str, Any]], hints: Hints,
     for piece, fields in () if draft.imported else hints.of(draft.folder):
         experiment = say(experiment, fields)
         draft.attach(piece, HOW, 1.0)
+    if draft.alone:
+        experiment, names = named_by(draft.folder, experiment)
+        experiment = replace(experiment, said=tuple(sorted({*experiment.said, *names})))
     sources = tuple(path for _, path, _, _ in draft.attached)
     joined = tuple((path, how, sure) for _, path, how, sure in draft.attached[1:])
     run = experiment.run if draft.imported else run_id(draft.anchor, draft.ordinal)

@@ -24,7 +24,18 @@ def is_same_point(a: Measurement, b: Measurement) -> bool:
     common = [key for key, value in a.metrics.items() if value is not None and b.metrics.get(key) is not None]
     telling = [key for key in common if key not in COUNTS]
     enough = len(telling) >= 2 or (len(telling) == 1 and bool(a.metrics[telling[0]]))
-    return enough and all(_close(a.metrics[key], b.metrics[key]) for key in common)
+    return enough and all(_alike(a.metrics, b.metrics, key) for key in common)
+
+
+def _alike(a: Mapping[str, float | None], b: Mapping[str, float | None], key: str) -> bool:
+    """Whether both tell one value; a table's bare rate may be of all tokens, where the other tells both."""
+    if _close(a[key], b[key]):
+        return True
+    return key == "output_tok_s" and any(
+        _close(one[key], other.get("total_tok_s"))
+        for one, other in ((a, b), (b, a))
+        if "total_tok_s" not in one
+    )
 
 
 def merged(points: Iterable[Measurement]) -> list[Measurement]:

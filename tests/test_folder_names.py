@@ -6,6 +6,7 @@ import pytest
 
 from ingest.agreement import common
 from ingest.namesakes import fitting
+from ingest.points import is_same_point
 from ingest.windows import window
 from kb.model import Backend, Experiment, Hardware, Measurement, Model, Outcome
 from tests.test_folders import bench, piece, point, runs, server, start
@@ -112,3 +113,43 @@ def test_a_log_without_a_word_of_a_server_starts_no_run() -> None:
 
 def test_an_end_before_its_start_is_of_another_clock() -> None:
     assert window("2026-01-01T19:01:00", "2026-01-01T17:03:00") is None
+
+
+def test_a_folder_tells_what_the_benchmarks_in_it_leave_open() -> None:
+    (found,) = runs([bench("/r/fp8-8xH100-granit-70b/c4.json")])
+    told = found.experiment
+    assert (told.hardware.gpu, told.hardware.arch, told.hardware.count) == (
+        "NVIDIA H100 80GB HBM3",
+        "sm90",
+        8,
+    )
+    assert told.model.quantization == "fp8"
+    assert told.said == ("gpu", "gpu_count", "quantization")
+    (other,) = runs([bench("/r/8xH100/c4.json", hardware=Hardware(gpu="NVIDIA H200", count=2))])
+    assert (other.experiment.hardware.gpu, other.experiment.hardware.count) == ("NVIDIA H200", 2)
+
+
+def test_a_folder_with_one_note_of_its_run_is_one_run() -> None:
+    note = piece(
+        "/r/night/run_metadata.json",
+        "config",
+        Experiment(model=Model(name="granit"), backend=Backend(engine="vllm")),
+        extra={"meta": {"run_name": "night"}},
+    )
+    vllm = Experiment(measurements=(point(rate=10.0),), backend=Backend(engine="vllm"))
+    files = [bench("/r/night/summary.csv", point(rate=20.0)), piece("/r/night/rows.json", "benchmark", vllm)]
+    (found,) = runs([note, *files])
+    assert (found.experiment.model.name, len(found.experiment.measurements)) == ("granit", 2)
+    apart = bench("/r/night/other.csv", point(rate=30.0), backend=Backend(engine="sglang"))
+    assert len(runs([note, *files, apart])) == 2
+
+
+def test_a_bare_rate_of_a_table_may_be_that_of_all_tokens() -> None:
+    told = Measurement(
+        workload={"concurrency": 4}, metrics={"output_tok_s": 100.0, "total_tok_s": 200.0, "e2e_ms_p50": 7.0}
+    )
+    bare = Measurement(workload={"concurrency": 4}, metrics={"output_tok_s": 200.0, "e2e_ms_p50": 7.0})
+    assert is_same_point(told, bare)
+    assert not is_same_point(
+        told, Measurement(workload={}, metrics={"output_tok_s": 150.0, "e2e_ms_p50": 7.0})
+    )

@@ -1,0 +1,51 @@
+"""Which benchmark files without a server belong to one run.
+
+Owns the key that such files share. Must not join them to a server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+from ingest.matching import Piece
+from kb.model import Experiment
+
+NOTES = frozenset({"run", "meta"})  # keys of what a runner's note tells beside settings
+
+
+def notes_of_folders(pieces: Iterable[Piece]) -> dict[str, Experiment]:
+    """What a folder's one note of its run says of it, for every folder with exactly one."""
+    found: dict[str, list[Experiment]] = {}
+    for piece in pieces:
+        if piece.part == "config" and piece.reading.experiments and NOTES & piece.reading.extra.keys():
+            found.setdefault(piece.folder, []).append(piece.reading.experiments[0])
+    return {folder: told[0] for folder, told in found.items() if len(told) == 1}
+
+
+def series_key(piece: Piece, told: Experiment, noted: Experiment | None) -> str:
+    """One key for benchmark files of a folder that differ only in a number after the name of a load.
+
+    A folder with a note of its run holds one run, as far as nothing in a file speaks against it.
+    """
+    if noted is not None and _may_be(told, noted):
+        return hashlib.blake2b(repr((piece.folder, "noted")).encode(), digest_size=16).hexdigest()
+    name = PurePosixPath(piece.path).name.split(".")[0].lower()
+    stem = re.sub(
+        r"(c|cc|con|conc|concurrency|bs|batch|n|np|qps|rate|rps|mc|users?)[-_=]?\d+(?:\.\d+)?", r"\1", name
+    )
+    hardware, model, backend = told.hardware, told.model, told.backend
+    facts = (piece.folder, stem, model.name, backend.engine, hardware.gpu, hardware.count)
+    return hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()
+
+
+def _may_be(told: Experiment, noted: Experiment) -> bool:
+    """Whether what a file says of its server agrees with the note beside it."""
+    pairs = (
+        (told.backend.engine, noted.backend.engine),
+        (told.model.id, noted.model.id),
+        (told.hardware.gpu, noted.hardware.gpu),
+    )
+    return all(a is None or b is None or a == b for a, b in pairs)
