@@ -159,3 +159,16 @@ def _engine_in(part: str) -> str | None:
         if engine:
             return engine
     return None
+
+
+def common_launch(launches: list[Launch]) -> Launch:
+    """What several starts of one run book have in common."""
+    if not launches:
+        return Launch()
+    first, rest = launches[0], launches[1:]
+    shared = {
+        key: value
+        for key, value in first.settings.items()
+        if all(one.settings.get(key) == value for one in rest)
+    }
+    return Launch(engine=first.engine, version=first.version, model=first.model, settings=shared)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.bench import loads
+from ingest.bench import loads, names
 from ingest.bench.cells import read_cell, whole
 from ingest.bench.placeholders import reason
 from ingest.bench.places import place
@@ -224,3 +224,24 @@ def test_k_of_a_length_is_1024_after_numbers_that_people_double_up_to(cell: str,
 def test_a_pair_of_lengths_is_not_one_length() -> None:
     assert loads.count("8k/1k") is None
     assert loads.lengths("8k/1k") == {"input_len": 8192, "output_len": 1024}
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "compress_tok_s",
+        "end_to_end_input_tokens",
+        "time_to_first_token_seconds_sum",
+        "qps_levels",
+        "tokenizer_tok_s",
+    ],
+)
+def test_a_label_of_no_result_names_no_quantity(label: str) -> None:
+    assert understand(label) is None
+
+
+@pytest.mark.parametrize(
+    ("printed", "release"), [("vllm-v0.20.1", "0.20.1"), ("SGLang 0.5.3", "0.5.3"), ("b6500", "b6500")]
+)
+def test_a_version_is_read_without_the_name_of_its_engine(printed: str, release: str) -> None:
+    assert names.release(printed) == release

@@ -17,6 +17,7 @@ _NEAR = 0.02
 _LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
 _SECONDS = {"s", "sec", "secs", "second", "seconds"}
 _LONGEST = {"ttft": 100.0, "tpot": 5.0, "itl": 5.0, "e2e": 1000.0}  # seconds
+_RUN = ("duration_s", "output_tok_s")
 _SPEED = "output_tok_s_per_user"
 _DIRECTIONS = {"output", "gen", "generation", "generated", "decode", "completion"}
 
@@ -25,6 +26,7 @@ def settle_times(row: Row) -> None:
     """Latencies that are those of a whole run become its duration; seconds under "(ms)" milliseconds."""
     _settle_unit(row)
     _settle_whole(row)
+    _settle_totals(row)
     _settle_run(row)
     _settle_single(row)
 
@@ -88,13 +90,24 @@ def _settle_run(row: Row) -> None:
         row.source_names.pop("e2e_ms_mean", None)
 
 
+def _settle_totals(row: Row) -> None:
+    """Tokens of a run that are all of answers, by its width, its rate and its time."""
+    made, took, rate = (row.workload.get("output_len"), *(row.metrics.get(name) for name in _RUN))
+    crowd = max(row.workload.get("prompts") or 1, row.metrics.get("completed") or 1)
+    whole = row.metrics.get("total_tokens")
+    if rate and took and whole and "output_tokens" not in row.metrics and "input_tokens" not in row.metrics:
+        width = max(crowd, row.workload.get("concurrency") or 1)
+        if made and abs(whole - width * made) < _NEAR * whole and abs(whole / took - rate) < _NEAR * rate:
+            row.metrics["output_tokens"] = row.metrics.pop("total_tokens")
+
+
 def _settle_single(row: Row) -> None:
     """What takes as long as its one answer, first token and the rest, is that request."""
     first, made = row.metrics.get("ttft_ms_mean"), row.workload.get("output_len")
     rate, took = row.metrics.get("output_tok_s"), row.metrics.get("duration_s")
     crowd = max(row.workload.get(name) or 1 for name in ("concurrency", "prompts", "batch_size"))
-    if not (first and made and rate and took) or crowd > 1 or "e2e_ms_mean" in row.metrics:
+    if not (made and rate and took) or crowd > 1 or "e2e_ms_mean" in row.metrics:
         return
-    if abs(first / 1e3 + made / rate - took) < _NEAR * took:
+    if abs((first or 0.0) / 1e3 + made / rate - took) < _NEAR * took:
         row.metrics["e2e_ms_mean"] = took * 1e3
         row.source_names["e2e_ms_mean"] = row.labels.get("duration_s", "duration")

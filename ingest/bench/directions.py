@@ -67,6 +67,9 @@ def _split_decode(row: Row) -> None:
     """Beside an aggregate rate, a "decode" rate is that of one request."""
     whole, one = (words_of(row.labels.get(name, "")) for name in ("tok_s", "output_tok_s"))
     is_one = _ONE.search(one) and _is_part(one.replace("server", ""))  # which only says who timed it
+    part, all_ = (row.metrics.get(name) or 0.0 for name in ("output_tok_s", "tok_s"))
+    if abs(part - all_) <= 0.02 * all_:
+        return  # the whole, by another clock
     if _WHOLE.search(whole) and is_one and "output_tok_s_per_user" not in row.metrics:
         row.metrics["output_tok_s_per_user"] = row.metrics.pop("output_tok_s")
         row.source_names["output_tok_s_per_user"] = row.labels["output_tok_s"]

@@ -22,6 +22,7 @@ _NUMBERED = (
     (r"(?:bs|batch)(\d{1,5})", "batch_size"),
 )
 _CLIENT = re.compile(r"(?:vllm|sglang|trtllm|tgi)(?:[_-](?:bench|serve)|\s+bench)\w*")
+_WEIGHTS = re.compile(r"(?:\d+b|chat|instruct|base|it)[-_]hf(?![a-z0-9])")  # of a model in their layout
 _CARD = re.compile(
     r"(?:(?P<count>\d{1,2})x)?(?P<name>(?:rtx|gtx)?[abhklptv]\d{2,3}[a-z]{0,2}|gh?b?200|gb300|mi\d{3}[axp]?|rtx\w{4,8}|l4|t4)"
 )
@@ -57,15 +58,15 @@ def hints(name: str) -> Hints:
     tokens = _TOKENS.split(stem)
     for token in tokens:
         _token(told, token)
-    told.facts.engine = _one_server(tokens)
+    told.facts.engine = _one_server(_WEIGHTS.sub(" ", stem).split())
     if {"vs", "versus"} & set(tokens):  # it names what is compared
         return replace(told, facts=Facts(settings=told.facts.settings))
     return told
 
 
-def _one_server(tokens: Iterable[str]) -> str | None:
+def _one_server(words: Iterable[str]) -> str | None:
     """The one server among a name's words; none where a project and a server are named, or two servers."""
-    named = {found for token in tokens if (found := names.known_engine(token))}
+    named = {found for word in words for token in _TOKENS.split(word) if (found := names.known_engine(token))}
     served = named - {"dynamo"} or named
     return served.pop() if len(served) == 1 else None
 

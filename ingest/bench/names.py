@@ -18,6 +18,7 @@ from kb.vocab.gpus import Gpu, arch_of, find_gpu
 from kb.vocab.models import ModelEntry, find_model, quantization_of
 
 _MORE_ENGINES: dict[str, str] = labels("engines")
+_OF_CLIENTS = frozenset(labels("of_clients"))  # options that a benchmark or a request has as well
 
 
 @lru_cache(maxsize=512)
@@ -108,6 +109,8 @@ def is_option(label: str, served_by: str | None = None) -> bool:
     known = known_engine(served_by) if served_by else None
     engines = (known,) if known in ENGINES else ENGINES
     key = label.strip().replace("-", "_").lower()
-    return bool(re.fullmatch(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+", key)) and any(
-        options.option(str(name), None, key) for name in engines
+    return (
+        key not in _OF_CLIENTS
+        and bool(re.fullmatch(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+", key))
+        and any(options.option(str(name), None, key) for name in engines)
     )

@@ -96,8 +96,8 @@ def put(row: Row, kind: str, key: str, raw: Any) -> None:
         if str(value).lower() == "cpu":
             row.facts.gpu = row.facts.gpu_count = None
         _put_setting(row, "device", str(value).lower())
-    elif key == "gpu" and not re.fullmatch(r"\d{1,4}", str(value)):
-        _put_gpu(row, str(value))
+    elif key == "gpu" and not re.fullmatch(r"\d{1,3}", str(value)):
+        _put_gpu(row, f"RTX {value}" if re.fullmatch(r"\d{4}", str(value)) else str(value))
     elif key in ("gpu", "gpu_count"):
         row.facts.gpu_count = int(cells.number(value) or 0) or row.facts.gpu_count
         row.named.add("gpu_count")

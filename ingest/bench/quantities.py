@@ -74,7 +74,7 @@ _ANOTHER_KIND = re.compile(
     r"\b(?:[tg]?flops?|tflop s|gflop s|images?(?: per)? (?:s|sec|second)|imgs? (?:s|sec)|fps"
     r"|(?:items?|docs?|documents?|embeddings?|rows?|sentences?)(?: per)? (?:s|sec|second)"
     r"|tok(?:en)?s? (?:per )?(?:step|iter|pass|ticks?)"
-    r"|(?:alg|bus) ?bw|bandwidth|training|epoch|frames?(?: per)? (?:s|sec|second))\b"
+    r"|(?:alg|bus) ?bw|bandwidth|training|epoch|compress\w*|tokeniz\w*|frames?(?: per)? (?:s|sec|second))\b"
 )
 _SERVED = re.compile(
     r"\b(?:ttft|tpot|itl|toks?|tokens?|tps|t s|rps|qps"
@@ -84,7 +84,9 @@ _SUM = re.compile(r"\bsum$")  # the time of all requests, as Prometheus counts i
 _NO_TIME = re.compile(  # a count of a part, or a unit that is no time
     r"\b(?:(?:input|output|prompt|completion) tokens?|steps|iters|iterations|ticks|cycles)$"
 )
-_WHOLE_REQUEST = re.compile(r"total(?: time| request time)? (?:s|ms|sec|secs|seconds)")
+_WHOLE_REQUEST = re.compile(
+    r"(?:total(?: time| request time)?|elapsed(?: time)?|wall(?: time)?|duration) (?:s|ms|sec|secs|seconds)"
+)
 Patterns = tuple[tuple[str, re.Pattern[str]], ...]
 _COUNT_PATTERNS: Patterns = tuple(
     (name, re.compile("|".join(any_of))) for name, any_of in _LABELS["counts"].items()

@@ -38,7 +38,8 @@ def relabelled(record: Mapping[str, Any]) -> dict[str, Any]:
     _run(names)
     _tallies(record, names)
     _tokens(names)
-    _loads(names)
+    _totals(record, names)
+    _loads(record, names)
     taken = {new for old, new in names.items() if new != old} & record.keys()
     return {
         label if names.get(label) in taken else names.get(label, label): raw for label, raw in record.items()
@@ -48,8 +49,14 @@ def relabelled(record: Mapping[str, Any]) -> dict[str, Any]:
 def _whole_answer(record: Mapping[str, Any]) -> Mapping[str, Any]:
     """The record with the total time of one answer, beside its first token or its length, as its latency."""
     labels = [label for label in record if isinstance(label, str)]
-    whole = [label for label in labels if _WHOLE.fullmatch(words_of(label)) and understand(label) is None]
     told = {one.name for label in labels if (one := understand(label))}
+    rated = any("tok_s" in name for name in told)  # then its time is settled by arithmetic
+    whole = [
+        label
+        for label in labels
+        if (words_of(label) == "total seconds" and not rated)
+        or (_WHOLE.fullmatch(words_of(label)) and understand(label) is None)
+    ]
     lone = any(name.startswith("ttft") for name in told) or any(
         _ANSWER.fullmatch(words_of(one)) for one in labels
     )
@@ -200,7 +207,33 @@ def _tokens(names: dict[str, str]) -> None:
         names[label] = "total tokens"
 
 
-def _loads(names: dict[str, str]) -> None:
+def _totals(record: Mapping[str, Any], names: dict[str, str]) -> None:
+    """Tokens that give the measured rate over the whole time are those of all requests, not of one."""
+    seconds, answers = _figure(record, "duration_s"), _figure(record, "completed")
+    asked = (cells.number(record[label]) or 0 for label in names if place(label) == ("workload", "prompts"))
+    if not seconds or max(answers, *asked, 0) <= 1:
+        return
+    rates = [
+        value
+        for label in names
+        if (told := understand(label))
+        and told.name in _TOKEN_RATES
+        and (value := cells.number(record[label]))
+    ]
+    made = [
+        label
+        for label in names
+        if place(label) == ("workload", "output_len")
+        and any(_is_near((cells.number(record[label]) or 0) / seconds, rate) for rate in rates)
+    ]
+    for label in made:
+        names[label] = "total output tokens"
+    for label in names if made else ():
+        if _PROMPT.fullmatch(words_of(label)):
+            names[label] = "total input tokens"
+
+
+def _loads(record: Mapping[str, Any], names: dict[str, str]) -> None:
     """A context beside a prompt's length is the window; "N" beside the speed of one client counts clients."""
     prompts = [label for label in names if _PROMPT.fullmatch(words_of(label))]
     single = any((told := understand(label)) and told.name.endswith("_per_user") for label in names)
@@ -208,8 +241,13 @@ def _loads(names: dict[str, str]) -> None:
         words = words_of(label)
         if prompts and _WINDOW.fullmatch(words):
             names[label] = "context window"
-        elif single and words == "n":
+        elif (single and words == "n") or (words == "level" and _sweeps_clients(record)):
             names[label] = "clients"
+
+
+def _sweeps_clients(record: Mapping[str, Any]) -> bool:
+    """Whether the test's name says that its levels are those of concurrency."""
+    return any(isinstance(raw, str) and "concurrency" in raw.lower() for raw in record.values())
 
 
 def _tallies(record: Mapping[str, Any], names: dict[str, str]) -> None:

@@ -41,7 +41,7 @@ def read_row(record: Mapping[str, Any], units: Units | None = None, base: Facts 
     _settle_score(row)
     _take_load_around(row)
     row.facts = fill_by_test(row.facts, row.workload.get("test"))
-    _take_model_file(row)
+    _take_model_file(row, record)
     return row
 
 
@@ -58,11 +58,17 @@ def _take_load_around(row: Row) -> None:
     row.workload = around | row.workload
 
 
-def _take_model_file(row: Row) -> None:
-    """A model that stands under no label of one, told by its file ("arquivo": "….gguf")."""
+def _take_model_file(row: Row, record: Mapping[str, Any]) -> None:
+    """A model under no label of one: by its file ("arquivo": "….gguf"), or a name with size and type."""
     files = {str(raw) for raw in row.rest.values() if str(raw).lower().endswith((".gguf", ".safetensors"))}
     if row.facts.model is None and len(files) == 1:
         row.facts.model = re.split(r"[/\\]", files.pop())[-1].rpartition(".")[0]
+    name = str(record.get("name") or "")
+    if row.facts.model is None and _SIZED.search(name) and names.quantization(name):
+        row.facts.model, row.facts.quantization = name, row.facts.quantization or names.quantization(name)
+
+
+_SIZED = re.compile(r"(?i)(?<![\w.])[\w.-]*?\d+(?:\.\d+)?B(?![a-z0-9])")
 
 
 def _names_server(label: Any) -> bool:

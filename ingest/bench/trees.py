@@ -25,7 +25,7 @@ _PLAIN_NAMES = re.compile(
 )
 _ABOUT = re.compile(
     r"meta(?:data)?|config(?:uration)?|env(?:ironment)?|system(?:_info)?|server(?:_info)?|hardware|info|setup|model"
-    r"|(?:host|system|machine|hardware|gpu)_details|args|arguments|params|parameters|settings|run|fingerprint|machine|software|context|host|platform|backend"
+    r"|(?:host|system|machine|hardware|gpu)_details|args|arguments|params|parameters|settings|run|fingerprint|machine|software|artifacts|runtime|context|host|platform|backend"
     r"|workload|load|traffic|request|serve|serving|launch|(?:server?|serve|engine|vllm|sglang|launch)_(?:args|config|params)|(?:test|bench(?:mark)?|load|run|server)_config(?:uration)?"
 )
 _NAMERS = (  # objects whose "name" is that of what they describe
@@ -35,7 +35,7 @@ _NAMERS = (  # objects whose "name" is that of what they describe
     (re.compile(r"backend"), "engine", ""),
 )
 _NAME = re.compile(
-    r"(?:canonical_|repo_|model_|hf_|chip_|gpu_|display_|short_)?(?P<kind>name|id|path|model|type)"
+    r"(?:canonical_|repo_|model_|hf_|chip_|gpu_|display_|short_)?(?P<kind>name|id|path|dir|filename|model|type)"
 )
 _TYPES: dict[str, Callable[[str], Any]] = {"gpu": names.gpu, "engine": names.known_engine}
 _COUNT = re.compile(r"(?:chip_|gpu_|device_|num_)?(?:count|gpus|number|n)")
@@ -212,7 +212,9 @@ def _name_in(value: Mapping[str, Any], named: str) -> str | None:
         found = _NAME.fullmatch(str(key).lower())
         if found and isinstance(one, str) and one:
             told.setdefault(found["kind"], one)
-    last = told.get("path") if named == "model" else told.get("type", "")
+    if named == "model" and told.get("filename", "").endswith(".gguf"):
+        return told["filename"].removesuffix(".gguf")
+    last = told.get("path", told.get("dir")) if named == "model" else told.get("type", "")
     known = _TYPES.get(named, bool)
     best = next((told[kind] for kind in ("name", "id", "model") if kind in told), None)
     return best or (last if last and known(last) else None)

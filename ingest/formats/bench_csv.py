@@ -174,7 +174,7 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
-    version=6,
+    version=7,
     docs=(
         "Any delimited table of results (comma, semicolon, tab; BOM and UTF-16 are fine): columns are "
         "recognised by label and unit, so that vLLM sweep summaries, copies of printed tables and "

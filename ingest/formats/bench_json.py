@@ -6,6 +6,7 @@ Owns what makes a JSON file a result file. Must not read files of a known tool.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ingest.bench import file_names, jsontext, placeholders, requests, serving, trees, variants
@@ -17,6 +18,7 @@ from ingest.bench.rows import read_row
 from ingest.bench.units import Units
 from ingest.formats import Format, Unreadable
 from ingest.formats.bench_csv import take_options
+from ingest.formats.run_meta import reading_of
 from ingest.sources import Source
 from kb.model import Measurement, Problem, Reading, Warning  # noqa: A004
 
@@ -56,7 +58,7 @@ def _read(source: Source) -> Reading:
     ]
     kept = trees.without_copies([(point.metrics, (facts, point)) for facts, point in points])
     if not kept and not found.failed:
-        raise Unreadable("no figure with a known meaning in the objects of this JSON file")
+        return _without_figures(source, value)
     return benchmark(
         source,
         "bench_json",
@@ -66,6 +68,16 @@ def _read(source: Source) -> Reading:
         | told.as_extra()
         | _failures(found.failed),
     )
+
+
+def _without_figures(source: Source, document: Any) -> Reading:
+    """Who was to be measured, where a file holds no result (a run that was cut, its plan)."""
+    problem = Problem(line=None, what="no figure with a known meaning in the objects of this JSON file")
+    reading = reading_of(source, document, "bench_json") if isinstance(document, dict) else None
+    told = reading.experiments[0] if reading else None
+    if reading is None or told is None or told.backend.engine is None or told.model.name is None:
+        raise Unreadable(problem.what)
+    return replace(reading, status="partial", problems=(*reading.problems, problem))
 
 
 def _row(record: Mapping[str, Any], units: Units, told: file_names.Hints) -> Row:
@@ -109,7 +121,7 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
-    version=6,
+    version=7,
     docs=(
         "Results in JSON of people's own making: every object that holds a latency, a throughput or a "
         "score under a name that says so is a point; what the objects around it say of model, hardware, "

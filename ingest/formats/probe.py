@@ -22,11 +22,14 @@ from ingest.launches import model_of
 from ingest.probes import broken, repeats
 from ingest.sources import Source
 from ingest.traces import line_count
-from kb.model import Backend, Experiment, Problem, Reading
+from kb.model import Backend, Experiment, Measurement, Problem, Reading
 
 _LARGEST = 64 << 20
 _KEPT_TOKENS = 512
 _FINGERPRINT = re.compile(r"^(vllm|sglang|trtllm)-(\d+(?:\.\d+)+(?:[.+]?[a-z]\w*)*)(?:-.*)?$")
+_BUILD = re.compile(r"^(b\d{3,6})-[0-9a-f]{7,12}$")  # of llama.cpp
+_TIMINGS = {"prompt_per_second": "input_tok_s", "predicted_per_second": "output_tok_s"}
+_COUNTS = {"prompt_n": "input_len", "predicted_n": "output_len"}
 _TEXT = re.compile(r'"(?:content|text|reasoning)"\s*:\s*"((?:[^"\\]|\\.)*)')
 _RESPONSE = re.compile(
     r'"object"\s*:\s*"(?:text_completion|chat\.completion)"|"output_token_logprobs"|"meta_info"\s*:|"output_ids"\s*:'
@@ -269,9 +272,23 @@ def _pair_gap(top: Any) -> float | None:
 def _experiments(items: list[Any]) -> tuple[Experiment, ...]:
     """The engine that signed the answers, and the model's name where it is no mere alias."""
     names = (_model_name(item) for item in items if isinstance(item, Mapping))
-    name = next((one for one in names if one and "/" in one), None)
-    experiment = Experiment(backend=_backend(items), model=model_of(name))
+    name = next((one for one in names if one and ("/" in one or one.endswith(".gguf"))), None)
+    experiment = Experiment(backend=_backend(items), model=model_of(name), measurements=tuple(_timed(items)))
     return () if experiment == Experiment() else (experiment,)
+
+
+def _timed(items: list[Any]) -> Iterator[Measurement]:
+    """What llama.cpp says in an answer of the time that it took."""
+    for item in items:
+        response = item.get("response", item) if isinstance(item, Mapping) else None
+        timings = response.get("timings") if isinstance(response, Mapping) else None
+        told = timings if isinstance(timings, Mapping) else {}
+        figures = {key: told[key] for key in (*_TIMINGS, *_COUNTS) if isinstance(told.get(key), int | float)}
+        if _TIMINGS.keys() <= figures.keys():
+            yield Measurement(
+                workload={name: figures[key] for key, name in _COUNTS.items() if key in figures},
+                metrics={name: float(figures[key]) for key, name in _TIMINGS.items()},
+            )
 
 
 def _model_name(item: Mapping[str, Any]) -> str | None:
@@ -290,6 +307,9 @@ def _backend(items: list[Any]) -> Backend:
         if signed:
             engine = "tensorrt-llm" if signed[1] == "trtllm" else signed[1]
             return Backend(engine=engine, engine_version=signed[2])
+        built = _BUILD.match(print_) if isinstance(print_, str) else None
+        if built and isinstance(response, Mapping) and "timings" in response:
+            return Backend(engine="llama.cpp", engine_version=built[1])
     return Backend()
 
 
@@ -298,7 +318,7 @@ FORMAT = Format(
     kind="probe",
     sniff=sniff,
     read=read,
-    version=2,
+    version=3,
     docs="Answers to fixed prompts as a server's API returned them (OpenAI completions and chat, SGLang "
     "`/generate`, TGI), alone, in a list beside their requests, or as JSON lines: tokens and "
     "log-probabilities to compare backends by; broken output (one token over and over) is told.",

@@ -24,6 +24,7 @@ from ingest.formats import Format, Unreadable
 from ingest.launches import (
     assignments_in,
     backend_of,
+    common_launch,
     engine_in_text,
     engine_of_image,
     model_of,
@@ -231,7 +232,7 @@ class _Meta:
         for _, value in self.found.get("command", ()):
             if isinstance(value, dict):
                 texts = [one for one in value.values() if isinstance(one, str)]
-                launch = _common([one for text in texts for one in parse_shell(text, environment)])
+                launch = common_launch([one for text in texts for one in parse_shell(text, environment)])
             else:
                 words = _words(value)
                 launch = parse_command(words, environment, version=version) if words else Launch()
@@ -260,8 +261,22 @@ class _Meta:
                 told = told if told[0] else (canonical_engine(value), None)
                 named, tag = told if told[0] else engine_of_image(value)
                 engine, version = engine or named, version or (tag if named else None)
+        if engine is None:
+            engine, version = self._among_libraries()
         version = version or (plain_version(self._text("version")) if engine else None)
         return engine, version or self._packaged(engine)
+
+    def _among_libraries(self) -> tuple[str | None, str | None]:
+        """The one engine among versions by name ("runtime": {"torch": …, "vllm": "0.25.0"})."""
+        told = [one for kind in ("engine", "dependencies") for _, one in self.found.get(kind, ())]
+        versions = {
+            found: plain_version(value)
+            for one in told
+            if isinstance(one, dict)
+            for name, value in one.items()
+            if isinstance(value, str) and (found := canonical_engine(str(name))) in ENGINES
+        }
+        return versions.popitem() if len(versions) == 1 else (None, None)
 
     def _packaged(self, engine: str | None) -> str | None:
         """The engine's version among the packages."""
@@ -341,19 +356,6 @@ class _Meta:
         )
 
 
-def _common(launches: list[Launch]) -> Launch:
-    """What several starts of one run book have in common."""
-    if not launches:
-        return Launch()
-    first, rest = launches[0], launches[1:]
-    shared = {
-        key: value
-        for key, value in first.settings.items()
-        if all(one.settings.get(key) == value for one in rest)
-    }
-    return Launch(engine=first.engine, version=first.version, model=first.model, settings=shared)
-
-
 def _words(value: Any) -> list[str]:
     if isinstance(value, list):
         return [str(one) for one in value if isinstance(one, str | int | float)]
@@ -385,7 +387,7 @@ FORMAT = Format(
     kind="config",
     sniff=sniff,
     read=read,
-    version=2,
+    version=3,
     docs="Metadata of a run as people's own runners write it (`run.json`, `meta.json`): command line, engine "
     "and version, model, hardware, environment, start and end, exit status, who stopped it, its clients.",
 )
