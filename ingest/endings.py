@@ -53,6 +53,16 @@ def _lost_peer(start: Start, death: Finding) -> Finding | None:
     return next((one for one in before if one.match and one.match.symptom.name == "peer-failed"), None)
 
 
+def _left_last(start: Start) -> Finding | None:
+    """The exception of a peer's end after which nothing was served any more, unless it was asked to stop."""
+    stopped = start.line_of("stopped")
+    for one in start.findings:
+        if one.is_exception and not one.is_noise and one.match and one.match.symptom.name == "peer-failed":
+            over = not start.scan.progress_after(one.line, start.last)
+            return one if over and (stopped is None or stopped > one.line) else None
+    return None
+
+
 def _left(start: Start, death: Finding, peer: Finding, warnings: tuple[Warning, ...]) -> Verdict:
     symptom = table().named("peer-failed")
     cause = symptom.meaning if symptom else ""
@@ -63,6 +73,12 @@ def _left(start: Start, death: Finding, peer: Finding, warnings: tuple[Warning, 
 
 
 def without_error(start: Start, warnings: tuple[Warning, ...]) -> Verdict:
+    """The log names no cause: a peer went away, or it simply ends."""
+    peer = _left_last(start)
+    return _left(start, peer, peer, warnings) if peer else _at_its_end(start, warnings)
+
+
+def _at_its_end(start: Start, warnings: tuple[Warning, ...]) -> Verdict:
     """The log simply ends: served, stopped, hung, or cut off."""
     stage = start.stage_at(start.last + 1)
     if stage in ("ready", "serve"):

@@ -73,9 +73,10 @@ class BenchmarkTable:
 
 
 class ResultObject:
-    """Collects a JSON object that a client prints over several lines; gives the points that it holds.
+    """A JSON object that a client prints on one line or over several: the points that it holds.
 
     Servers print objects of their own (configurations, requests): a result holds a rate and something else.
+    A result and an answer to a prompt both prove that requests were served.
     """
 
     def __init__(self) -> None:
@@ -85,7 +86,11 @@ class ResultObject:
     def feed(self, line: Line) -> list[tuple[str, Values]]:
         """Take a line; samples once the object is closed."""
         if not self.active:
-            self.active, self._rows = line.is_plain and line.text.rstrip() == "{", []
+            if not line.is_plain or line.text[:1] != "{":
+                return []
+            if line.text.startswith('{"') and line.text.rstrip().endswith("}"):
+                return _told(line.text)
+            self.active, self._rows = line.text.rstrip() == "{", []
         if not self.active:
             return []
         self._rows.append(line.text)
@@ -96,11 +101,17 @@ class ResultObject:
 
     def _done(self) -> list[tuple[str, Values]]:
         self.active = False
-        try:
-            value = json.loads("\n".join(self._rows))
-        except (ValueError, RecursionError):
-            return []
-        return [_sample(one) for one in _points(value) if len(one.metrics) > 1 and _has_rate(one)]
+        return _told("\n".join(self._rows))
+
+
+def _told(text: str) -> list[tuple[str, Values]]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    found = [_sample(one) for one in _points(value) if len(one.metrics) > 1 and _has_rate(one)]
+    answered = isinstance(value, dict) and {"choices", "usage"} <= value.keys()
+    return [("served", {}), *found] if found or answered else []
 
 
 def _points(value: object) -> Iterable[Measurement]:

@@ -50,7 +50,9 @@ class Line:
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _PATTERNS: dict[str, tuple[re.Pattern[str], ...]] = {
     "(": (
-        re.compile(r"\((?P<process>[A-Za-z][\w .:=-]{0,60}? pid=\d{1,10})(?:, ip=[\d.a-f:]{1,40})?\)(?: |$)"),
+        re.compile(
+            r"\((?P<process>[A-Za-z][\w .:=-]{0,60}?,? pid=\d{1,10})(?:, ip=[\d.a-f:]{1,40})?\)(?: |$)"
+        ),
     ),
     "[": (
         re.compile(
@@ -76,6 +78,8 @@ _LEVEL_FIRST = re.compile(
     rf"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>\d\d-\d\d {_CLOCK}) "
     r"\[?[\w./<> -]{1,120}:\d{1,6}\] ?"
 )
+# Google's logger: only its level is taken, for the file that it names tells programs apart.
+_GLOG = re.compile(r"([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{1,9} {1,8}\d{1,10} [\w./-]{1,80}:\d{1,6}\] ")
 _UVICORN = re.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):\s{1,9}")
 _RUST = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z?)\s{1,3}(?P<level>TRACE|DEBUG|INFO|WARN|ERROR)\s"
@@ -104,6 +108,8 @@ def split(number: int, text: str, time: str | None = None) -> Line:
     for _ in range(MAX_PREFIXES):
         if not _strip_one(line):
             break
+    if line.is_plain and text[:1] in "IWEF" and (found := _GLOG.match(text)):
+        line.level = LEVELS[found[1]]
     if time is not None and (line.time is None or time[:4].isdigit()):
         line.time = time  # the container's stamp has year and zone
     return line

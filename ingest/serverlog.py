@@ -34,6 +34,7 @@ COMMON_RULES: tuple[Rule, ...] = (
         r"(?:\(with|has) compute capability",
         lambda m: {"gpu": m["device"] or m["card"]},
     ),
+    rule("(compute capability ", "facts", r" on (?P<gpu>NVIDIA [\w .-]{3,60}?) \(compute capability \d"),
     rule(
         "NCCL version",
         "facts",

@@ -77,6 +77,8 @@ def _listed(found: re.Match[str]) -> Values:
 
 RULES = (
     rule("build: ", "start", r"^build: (?P<build>(?P<number>\d+) \(\w+\)) with", _build),
+    rule("version: ", "facts", r"^version: (?P<build>(?P<number>\d+) \(\w+\))$", _build),
+    rule("build ", "facts", r"^build {2,}: (?P<build>b(?P<number>\d+)-\w+)$", _build),
     rule("build = ", "start", r": build = (?P<build>(?P<number>\d+) \(\w+\))", _build),
     rule("build_info: ", "start", r"build_info: (?P<build>b?(?P<number>\d+)-\w+)", _build),
     rule("build info", "start", r"(?P<build>build info \| .*?build=(?P<number>\d+))", _build),

@@ -86,7 +86,7 @@ class ModelConfig:
 
 
 RULES = (
-    rule("lmdeploy serve api_server ", "facts", r"lmdeploy serve api_server\s+(?P<model>[^\s\[-]\S*)"),
+    rule("lmdeploy serve api_server ", "facts", r"lmdeploy serve api_server\s+(?P<model>[^\s\[\\-]\S*)"),
     rule(
         "EngineConfig(",
         "start",

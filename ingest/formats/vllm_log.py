@@ -11,7 +11,7 @@ from math import prod
 from ingest.assemble import read_log
 from ingest.events import Bulk, Grammar, Values, number, rule, step
 from ingest.formats import Format
-from ingest.logline import Line
+from ingest.offline_runs import Batches, Offline
 from ingest.pyrepr import parse_mapping
 from ingest.serverlog import ACCESS, COMMON_RULES, marks
 from ingest.settings import own_options
@@ -122,21 +122,6 @@ _ROCM_LABELS = {
 
 def _linear(found: re.Match[str]) -> Values:
     return {"role": "gemm", "label": found["label"], "how": "runs"}
-
-
-class Offline:
-    """A program that runs the engine itself: what it tells last before its work is what the engine can do."""
-
-    active = False
-
-    def __init__(self) -> None:
-        self._serves = False
-
-    def feed(self, line: Line) -> list[tuple[str, Values]]:
-        """Take a line; ready once such a program's engine is (a server goes on and says so otherwise)."""
-        self._serves = self._serves or "API server" in line.text or line.process.startswith("APIServer")
-        done = not self._serves and line.text.startswith(("Supported_tasks: ", "Supported tasks: "))
-        return [("ready", {})] if done else []
 
 
 RULES = (
@@ -293,6 +278,7 @@ RULES = (
     step("Dynamo bytecode transform time", "jit", 35),
     step("for vLLM's torch.compile", "jit", 34),
     step("torch.compile t", "warmup", 36, r"torch\.compile (?:took|takes) (?P<compile_s>[\d.]+) s"),
+    step("Creating v1 connector with name", "kv_cache", 40),
     step("Memory profiling takes", "kv_cache", 40),
     step(
         "Available KV cache memory", "kv_cache", 40, r"Available KV cache memory: (?P<kv_cache_gib>-?[\d.]+)"
@@ -330,7 +316,7 @@ RULES = (
 GRAMMAR = Grammar(
     engine="vllm",
     rules=RULES,
-    readers=(Offline,),
+    readers=(Offline, Batches),
     bulk=(
         Bulk(
             marker=b"Avg prompt throughput",
@@ -376,7 +362,8 @@ def sniff(source: Source) -> float:
         likely=("vllm/", "vLLM"),
     )
     prefixed = re.search(
-        r"^(?:\([\w .]+ pid=\d+\) )?(?:INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[?\w+\.py:\d+\]",
+        r"^(?:\([\w .]+ pid=\d+\) )?(?:DEBUG|INFO|WARNING|ERROR) "
+        r"\d\d-\d\d \d\d:\d\d:\d\d \[?[\w/]+\.py:\d+\]",
         head,
         re.MULTILINE,
     )
