@@ -144,7 +144,7 @@ def _named(label: str, figures: Iterable[str]) -> str:
     """The label with the unit of its cells, where these are rates in one unit and it names none itself."""
     text = cells.plain(label)
     known = understand(text)
-    counted = known is not None and known.name.startswith("request_s") and not _STATED_RATE.search(text)
+    counted = known is not None and _STATED_RATE.search(text) is None and known.name in ("request_s", "tok_s")
     if (known is not None and not counted) or place(text) is not None or _NO_FIGURE.search(words_of(text)):
         return label
     told = [one for raw in figures if (one := cells.read_cell(raw))]

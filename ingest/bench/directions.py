@@ -23,6 +23,7 @@ def settle_direction(row: Row) -> None:
     People who sweep concurrency and write "tok/s" count generated tokens; the source's own name is kept.
     """
     _split_decode(row)
+    _settle_whole(row)
     _settle_by_test(row)
     for scope in ("", "_per_gpu", "_per_user"):
         name = f"tok_s{scope}"
@@ -34,6 +35,26 @@ def settle_direction(row: Row) -> None:
             _rename(row, name, _counted(row) or "output_tok_s")
         else:
             _rename(row, name, f"output_{name}")
+
+
+_SAID_SO = re.compile(r"\b(?:token throughput|input|prompt)\b")
+
+
+def _settle_whole(row: Row) -> None:
+    """A "total" rate that is the rate of one request times their number counts what was generated."""
+    whole, crowd = row.metrics.get("total_tok_s"), row.workload.get("concurrency")
+    parts = ("output_tok_s_per_user", "tok_s_per_user", "output_tok_s")
+    name = next((one for one in parts if row.metrics.get(one)), None)
+    if not whole or not crowd or name is None:
+        return
+    given = "input_tok_s" in row.metrics or row.workload.get("input_len")
+    one, both = row.metrics[name] or 0, "output_tok_s" in row.metrics and name != "output_tok_s"
+    said = _SAID_SO.search(words_of(row.labels.get("total_tok_s", "")))
+    if given or both or said or not 0.5 * one * crowd < whole < 1.1 * one * crowd:
+        return  # said so, or perhaps of both
+    row.metrics["output_tok_s_per_user"] = row.metrics.pop(name)
+    row.metrics["output_tok_s"] = row.metrics.pop("total_tok_s")
+    row.source_names["output_tok_s"] = row.labels.get("total_tok_s", "total")
 
 
 def _is_sum(row: Row, scope: str) -> bool:

@@ -74,12 +74,7 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
         or _UNMEASURED.search(table.heading)
     ):
         return []
-    named = words_of(table.header[0]) in METRIC_WORDS
-    table = paired.split(table)
-    down = cell_units.with_units_down(table) if named else table
-    table = down if down.rows != table.rows or table.header[0].strip() else cell_units.with_units(table)
-    table = table if named else cell_units.with_units(table)
-    table = measured(table)
+    table = measured(_with_units(paired.split(table)))
     if not serves_tokens(map(cells.plain, [*table.header, *(row[0] for _, row in table.rows if row)])):
         return []
     told = headed(table.heading) or captioned(table.caption) or stated(table)
@@ -103,6 +98,15 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
     else:
         found = _one_metric(table, base, client)
     return [pair for pair in found if _holds(pair[1])]
+
+
+def _with_units(table: Table) -> Table:
+    """Rates named as such in the rows where these name measures, else in the columns."""
+    if words_of(table.header[0]) not in METRIC_WORDS:
+        return cell_units.with_units(table)
+    down = cell_units.with_units_down(table)
+    bare = not table.header[0].strip() and down.rows == table.rows  # rows may be setups under an empty corner
+    return cell_units.with_units(table) if bare else down
 
 
 def is_result_table(table: Table) -> bool:

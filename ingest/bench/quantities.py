@@ -80,6 +80,11 @@ _SERVED = re.compile(
     r"\b(?:ttft|tpot|itl|toks?|tokens?|tps|t s|rps|qps"
     r"|(?:requests?|reqs?|query|queries)(?: per)? (?:s|sec|second|throughput))\b"
 )
+_OF_PART = re.compile(  # the time of a part of the service
+    r"\b(?:chunk|network|disk|db|database|retrieval|embedding|rerank|kernel|tool|tts|asr|stt) latency\b"
+    r"|\b(?:prefill|prompt) ms (?:per )?tok(?:en)?\b"
+)
+_SECONDS_OF = re.compile(r"(?i)\d ?tok(?:en)?s? ?\(s(?:ec\w*)?\)")  # "decode 256tok (s)"
 _SUM = re.compile(r"\bsum$")  # the time of all requests, as Prometheus counts it
 _NO_TIME = re.compile(  # a count of a part, or a unit that is no time
     r"\b(?:(?:input|output|prompt|completion) tokens?|steps|iters|iterations|ticks|cycles)$"
@@ -155,7 +160,13 @@ def understand(label: str) -> Quantity | None:
     words = re.sub(r" (?:from|via|based on) (?:itl|tpot|ttft|e2e)$", "", words_of(label))
     if not words or len(words) > 120:
         return None
-    if _is_no_figure(words) or "$" in label or "€" in label:
+    if (
+        _is_no_figure(words)
+        or _OF_PART.search(words)
+        or _SECONDS_OF.search(label)
+        or "$" in label
+        or "€" in label
+    ):
         return _count(words, label)
     if "throughput" not in words and (found := _latency(words, _TOKEN_LATENCIES)):
         return found  # before rates: "time per output token (s/token)" holds the words of one
@@ -290,8 +301,11 @@ def _count(words: str, label: str) -> Quantity | None:
     plain = re.sub(
         r"\b(?:s|sec|seconds|secs|ms|msec|w|watts?|percent|pct|tokens per (?:step|iter))$| %$", "", words
     ).strip()
+    shared = "%" in label or "percent" in words or "pct" in words
     for name, pattern in _COUNT_PATTERNS:
         if pattern.fullmatch(words) or pattern.fullmatch(plain):
+            if shared and name in ("completed", "failed"):
+                return None  # a share of them
             return Quantity(name, _count_factor(name, words, label))
     return None
 

@@ -143,7 +143,11 @@ def _place_cell(row: Row, label: str, raw: Any, units: Units, has_other_rates: b
     if has_other_rates and words_of(label) == "toks" and cell is not None:
         row.metrics.setdefault("output_tokens", cell.value)
         return
-    if quantity is not None and cell is not None and _is_tally(quantity, label, cell):
+    if (
+        quantity is not None
+        and cell is not None
+        and (_is_tally(quantity, label, cell) or _is_share(quantity, cell))
+    ):
         row.rest[label] = cell.value
         return
     if quantity is None or cell is None:
@@ -165,6 +169,11 @@ def _is_tally(quantity: Quantity, label: str, cell: cells.Cell) -> bool:
     """Whether a score's label counts right answers ("correct": 52) instead of stating their share."""
     words = words_of(label)
     return quantity.name == "accuracy" and words in _TALLIES and (cell.value > 1 or words.startswith("n"))
+
+
+def _is_share(quantity: Quantity, cell: cells.Cell) -> bool:
+    """Whether a count of requests is told as a share of them."""
+    return quantity.name in ("completed", "failed") and cell.rest.startswith("%")
 
 
 _HUNDRED = 100
@@ -252,7 +261,8 @@ def _split_rates(row: Row, name: str, label: str) -> None:
 def _is_vaguer(before: str, label: str) -> bool:
     """Whether the label before says less: of a part, by a word that is no measure's, or of what it counts."""
     bare = words_of(before) in _BARE_RATE and words_of(label) not in _BARE_RATE
-    bare = bare or (words_of(before) == "tps" and "token" in words_of(label))  # transactions, then
+    bare = bare or (words_of(before) == "tps" and "tok" in words_of(label))  # transactions, then
+    bare = bare or (words_of(before) == "request count" and "success" in words_of(label))
     return bare or (is_plain(label) and not is_plain(before))
 
 

@@ -195,7 +195,9 @@ def _measures(table: Table, spread: Collection[int]) -> int | None:
             told = [
                 row[at]
                 for _, row in table.rows
-                if len(row) > at and _is_figure(f"mean {cells.plain(row[at])}")
+                if len(row) > at
+                and cells.read_cell(row[at]) is None  # "7,200 req/s" is a figure itself
+                and _is_figure(f"mean {cells.plain(row[at])}")
             ]
             if told and 2 * len(told) >= len(table.rows):
                 return at

@@ -115,7 +115,8 @@ def _meaning(label: str) -> str:
 
 def _is_result(one: Stanza) -> bool:
     told = [quantity.name for label in one.record if (quantity := understand(label))]
-    return len(one.lines) >= _FEWEST and len(told) > 1 and any(name.startswith(RESULTS) for name in told)
+    enough = len(one.lines) >= _FEWEST or (len(one.lines) > 1 and len(told) > _FEWEST)  # of several each
+    return enough and len(told) > 1 and any(name.startswith(RESULTS) for name in told)
 
 
 def _bare(text: str) -> str:
