@@ -66,7 +66,8 @@ def hints(name: str) -> Hints:
 
 def _one_server(words: Iterable[str]) -> str | None:
     """The one server among a name's words; none where a project and a server are named, or two servers."""
-    named = {found for word in words for token in _TOKENS.split(word) if (found := names.known_engine(token))}
+    tokens = {token for word in words for token in _TOKENS.split(word)} - {"hf"}  # "llama-2-7b-chat-hf"
+    named = {found for token in tokens if (found := names.known_engine(token))}
     served = named - {"dynamo"} or named
     return served.pop() if len(served) == 1 else None
 

@@ -59,6 +59,8 @@ def _point(report: Mapping[str, Any], line: int) -> Measurement:
             gathered.add(key, "s", family)
     for key, rate in _part(good, "throughput").items():
         gathered.add(key, "", {"mean": rate})
+    if "latency" not in good:
+        _add_scraped(gathered, good)
     counts = {
         "completed": good.get("count"),
         "failed": _part(report, "failures").get("count"),
@@ -69,11 +71,27 @@ def _point(report: Mapping[str, Any], line: int) -> Measurement:
         "request_rate": cells.whole(load.get("requested_rate")),
         "concurrency": cells.whole(load.get("concurrency")),
         "prompts": cells.whole(load.get("count")),
-        "input_len": _mean(good, "prompt_len"),
-        "output_len": _mean(good, "output_len"),
     }
+    if "latency" in good:
+        asked |= {"input_len": _mean(good, "prompt_len"), "output_len": _mean(good, "output_len")}
     gathered.workload |= {key: value for key, value in asked.items() if value is not None}
     return gathered.measurement(_TOOL, line)
+
+
+_SCRAPED = ("request_latency", "time_to_first_token", "time_per_output_token", "inter_token_latency")
+_RATES = {"prompt_len": "input_tok_s", "output_len": "output_tok_s"}
+
+
+def _add_scraped(gathered: Families, good: Mapping[str, Any]) -> None:
+    """What the server's own metrics said of the time of the run; their lengths are not those of requests."""
+    for key in _SCRAPED:
+        gathered.add(key, "s", _part(good, key))
+    rates = {"request_s": good.get("rate")} | {
+        name: _part(good, key).get("rate") for key, name in _RATES.items()
+    }
+    gathered.metrics |= {
+        name: value for name, raw in rates.items() if (value := cells.number(raw)) is not None
+    }
 
 
 def _mean(good: Mapping[str, Any], name: str) -> int | None:
@@ -86,10 +104,11 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
-    version=2,
+    version=3,
     docs=(
         "Lifecycle metrics of `inference-perf` (`stage_N_lifecycle_metrics.json`, "
-        "`summary_lifecycle_metrics.json`): latencies in seconds converted, rates, mean lengths, the "
-        "asked and the failed requests."
+        "`summary_lifecycle_metrics.json`), and what it scraped of the server meanwhile "
+        "(`…_prometheus_metrics.json`): latencies in seconds converted, rates, mean lengths, the asked and "
+        "the failed requests."
     ),
 )

@@ -45,6 +45,12 @@ _SETTINGS = (
 )
 
 
+_OLD = re.compile(  # before filters: a task's metrics by their bare names
+    r"\s*\{\s*\"results\":\s*\{\s*\"[^\"]+\":\s*\{\s*\"(?:acc|acc_norm|mc1|mc2|em|f1|ppl|pct_stereotype"
+    r"|(?:byte|word)_perplexity|likelihood_difference|exact_match)(?:_stderr)?\":\s*[\d.]"
+)
+
+
 def _sniff_json(source: Source) -> float:
     if not jsontext.looks_like_json(source.head):
         return 0.0
@@ -53,6 +59,8 @@ def _sniff_json(source: Source) -> float:
         return 0.0
     if re.search(r'"[\w@.]+,(?:none|strict-match|flexible-extract|[\w-]+)"\s*:', head):
         return 0.96
+    if _OLD.match(head) and ('"versions"' in head or len(head) < source.size):
+        return 0.9
     return 0.8 if {"n-shot", "configs"} <= keys or "lm_eval_version" in keys else 0.0
 
 
@@ -64,7 +72,7 @@ def _read_json(source: Source) -> Reading:
         raise Unreadable("the file has no results object")
     counts, shots = _mapping(report.get("n-samples")), _mapping(report.get("n-shot"))
     points = [
-        _point(task, _mapping(scores), _effective(counts.get(task)), shots.get(task))
+        _point(task, _filtered(_mapping(scores)), _effective(counts.get(task)), shots.get(task))
         for task, scores in results.items()
     ]
     return benchmark(
@@ -79,6 +87,13 @@ def _read_json(source: Source) -> Reading:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _filtered(scores: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Scores as they are named since 0.4; before that, a metric's name stood without a filter."""
+    return (
+        scores if any("," in key for key in scores) else {f"{key},none": raw for key, raw in scores.items()}
+    )
 
 
 def _effective(count: Any) -> Any:
@@ -181,14 +196,15 @@ def _table_points(table: tables.Table) -> Iterable[Measurement]:
     task, scores, shots, first = "", dict[str, Any](), None, table.line
     for line, row in table.records():
         name = row.get(table.header[0], "").strip(" -")
-        if name and scores:
+        key = f"{row.get('Metric', '').strip()},{row.get('Filter', 'none').strip() or 'none'}"
+        if name and scores and (name != task or key in scores):  # some copies repeat the name in each row
             yield _named(_point(task, scores, None, shots), first)
             scores = {}
-        if name:
+        if name and not scores:
             task, first, shots = name, line, cells.whole(row.get("n-shot"))
         value = cells.number(row.get("Value"))
         if value is not None:
-            scores[f"{row.get('Metric', '').strip()},{row.get('Filter', 'none').strip() or 'none'}"] = value
+            scores[key] = value
     if scores:
         yield _named(_point(task, scores, None, shots), first)
 
@@ -207,7 +223,7 @@ FORMATS = [
     Format(
         name="lm_eval_json",
         kind="benchmark",
-        version=2,
+        version=3,
         sniff=_sniff_json,
         read=_read_json,
         docs=(
@@ -221,6 +237,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_table,
         read=_read_table,
+        version=2,
         docs=("The table that lm-evaluation-harness prints; the line above it gives model and arguments."),
     ),
 ]

@@ -78,7 +78,10 @@ def _load(scenario: str, figures: Mapping[str, Any]) -> dict[str, Any]:
     load: dict[str, Any] = {"test": f"MLPerf {scenario}", "scenario": scenario}
     if scenario.lower() == "offline":
         return load | {"request_rate": "inf"}
-    return load | ({} if target is None else {"request_rate": target})
+    if scenario.lower() == "singlestream":  # one request after another, whatever the target says
+        return load | {"concurrency": 1}
+    asks = scenario.lower() == "server" and target is not None
+    return load | ({"request_rate": target} if asks else {})
 
 
 def _reading(
@@ -194,6 +197,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_summary,
         read=_read_summary,
+        version=2,
         docs=(
             "`mlperf_log_summary.txt`: rates, latencies in nanoseconds, first token and per token. Tokens "
             "per second are output tokens. A result that is not VALID says so. Model and system stand "
@@ -205,6 +209,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_detail,
         read=_read_detail,
+        version=2,
         docs=(
             "`mlperf_log_detail.txt` (`:::MLLOG` lines): results and effective settings. Errors that "
             "LoadGen logged are listed. `result_token_throughput` is ignored: it is not a rate of the "

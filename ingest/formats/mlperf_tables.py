@@ -181,19 +181,26 @@ def _wide_record(
 def _sniff_json(source: Source) -> float:
     if not jsontext.looks_like_json(source.head):
         return 0.0
+    keys = jsontext.keys_in(source.head)
+    checked = {"Organization", "Availability", "MlperfModel", "Result", "Units"} <= keys
     return (
-        0.96
-        if {"Submitter", "Performance_Result", "Performance_Units"} <= jsontext.keys_in(source.head)
-        else 0.0
+        0.98 if checked else 0.96 if {"Submitter", "Performance_Result", "Performance_Units"} <= keys else 0.0
     )
 
 
 def _read_json(source: Source) -> Reading:
     documents = jsontext.load(source)
-    records = [(line, one) for line, one in documents.objects() if "Performance_Result" in one]
+    found = [(line, row) for line, one in documents.objects() for row in _rows_in(one)]
+    records = [(line, row) for line, row in found if "Performance_Result" in row or "Result" in row]
     if not records:
-        raise Unreadable("no object with a Performance_Result")
+        raise Unreadable("no object with a result")
     return _reading(source, "mlperf_results_json", records, documents.problems)
+
+
+def _rows_in(one: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row itself, or the rows that the submission checker keeps by their number."""
+    inner = [row for row in one.values() if isinstance(row, dict) and "Result" in row]
+    return inner or [dict(one)]
 
 
 FORMATS = [
@@ -214,10 +221,10 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_json,
         read=_read_json,
-        version=2,
+        version=3,
         docs=(
-            "The `summary_results.json` of an MLPerf round: one point per system, model and scenario, "
-            "with accelerator, total count, software and weight type."
+            "The `summary_results.json` of an MLPerf round, and the submission checker's `summary.json`: one "
+            "point per system, model and scenario, with accelerator, total count, software and weight type."
         ),
     ),
 ]

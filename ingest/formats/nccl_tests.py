@@ -32,26 +32,31 @@ _OF_RANK = r"(?:\[\d+(?:,\d+)?\](?:<stdout>:)?|\d+:)"  # what mpirun and srun pu
 _TAG = re.compile(rf"^{_OF_RANK}[ \t]*(?=#|\d)")
 _HEAD = re.compile(rf"^{_OF_RANK}?[ \t]*#\s+size\s+count\s+(?:\S*\s+)?type\b.*\balgbw\s+busbw", re.MULTILINE)
 _ROW = re.compile(r"^\s*(?P<size>\d{1,18})\s+(?P<count>\d{1,18})\s+(?P<type>[a-z]\w+)\s+(?P<rest>.*\d.*)$")
-_RANK = re.compile(r"^#\s+Rank\s+\d+\s.*?(?:\[0x[0-9a-fA-F]+\]|\[[0-9a-fA-F:.]+\])\s+(?P<gpu>\S.*?)\s*$")
+_RANK = re.compile(
+    r"^#\s+Rank\s+(?P<n>\d+)\s.*?(?:\[0x[0-9a-fA-F]+\]|\[[0-9a-fA-F:.]+\])\s+(?P<gpu>\S.*?)\s*$"
+)
 _AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*(?P<v>\d+(?:\.\d+)?)")
 _BAD = re.compile(r"^# Out of bounds values\s*:\s*(?P<n>\d+)\s*(?P<word>\w+)")
 _STARTED = re.compile(r"^# (?:Collective test starting: |.*?)(\w+)_perf\b")
 
 
+_BEGUN = re.compile(  # NCCL's own log may stand between this and the table
+    rf"^{_OF_RANK}?[ \t]*# nThread \d+ nGpus \d+ minBytes \d+", re.MULTILINE
+)
 _DEVICES = "# Using devices"  # a run lists its own: several in one file use the same cards
 
 
 @below_pages
-@needing("algbw")
+@needing("algbw", "# Using devices")
 def _sniff(source: Source) -> float:
-    return 0.97 if _HEAD.search(source.head) else 0.0
+    return 0.97 if _HEAD.search(source.head) else 0.9 if _BEGUN.search(source.head) else 0.0
 
 
 def _read(source: Source) -> Reading:
     points: list[Measurement] = []
     gpus: Counter[str] = Counter()
     told: dict[str, float | str] = {}
-    test, total, ranks = _collective(source.name), 0, 0
+    test, total, ranks, most = _collective(source.name), 0, 0, 0
     for number, line in source.lines():
         total, text = number, line.strip()
         if tag := _TAG.match(text):
@@ -62,8 +67,10 @@ def _read(source: Source) -> Reading:
         elif text.startswith(_DEVICES):
             ranks += gpus.total()
             gpus.clear()
+            most = 0
         elif rank:
             gpus[rank["gpu"]] += 1
+            most = max(most, int(rank["n"]) + 1)  # a listing may be shortened
         elif row and (point := _point(row, test, number)):
             points.append(point)
         else:
@@ -71,7 +78,7 @@ def _read(source: Source) -> Reading:
     if not points:
         raise Unreadable("the table of nccl-tests has no rows; the test was stopped")
     used = len(points) + ranks + gpus.total() + len(told)
-    facts = Facts(gpu=gpus.most_common(1)[0][0] if gpus else None, gpu_count=gpus.total() or None)
+    facts = Facts(gpu=gpus.most_common(1)[0][0] if gpus else None, gpu_count=max(gpus.total(), most) or None)
     return benchmark(
         source,
         "nccl_tests",
@@ -122,7 +129,7 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
-    version=2,
+    version=3,
     docs=(
         "The tables of nccl-tests and rccl-tests: one point per message size with time, algorithm and bus "
         "bandwidth, out of place and in place; ranks give GPU and count. Which collective it was comes "

@@ -228,13 +228,15 @@ def _read(source: Source) -> Reading:
 
 
 _MODEL = re.compile(
-    r"(?:^|\s)--?(?:model|model[-_]path)[ =]([\w./:-]+)|(?:^|\s)model=([\w./:-]{3,})", re.MULTILINE
+    r"(?:^|\s)--?(?:model|model[-_]path)[ =]([\w./:-]+)|(?:^|\s)model=([\w./:-]{3,})"
+    r"|(?:^|\s)ollama run ([a-z][\w./:-]+)",
+    re.MULTILINE,
 )
 
 
 def _loaded(head: str) -> str | None:
     """The one model that commands and lines of a log's start name."""
-    told = {(one[1] or one[2]).strip("'\"") for one in _MODEL.finditer(head)}
+    told = {(one[1] or one[2] or one[3]).strip("'\"") for one in _MODEL.finditer(head)}
     name = told.pop() if len(told) == 1 else None
     return (
         (name.rstrip("/").rpartition("/")[2] if name.startswith(("/", "~", ".")) else name) if name else None
@@ -242,7 +244,8 @@ def _loaded(head: str) -> str | None:
 
 
 def _run(one: stanzas.Stanza) -> dict[str, Any]:
-    return one.record | ({"scenario": one.title} if one.title else {})
+    answered = any(key.startswith("eval rate") for key in one.record)  # ollama prints it below an answer
+    return one.record | ({"scenario": one.title} if one.title and not answered else {})
 
 
 @below_pages
