@@ -25,6 +25,7 @@ _DIRECTIONS = {"output", "gen", "generation", "generated", "decode", "completion
 def settle_times(row: Row) -> None:
     """Latencies that are those of a whole run become its duration; seconds under "(ms)" milliseconds."""
     _settle_unit(row)
+    _settle_whole_unit(row)
     _settle_whole(row)
     _settle_totals(row)
     _settle_run(row)
@@ -51,6 +52,21 @@ def _settle_unit(row: Row) -> None:
         ):
             row.metrics[name] = value * 1e3
             row.source_names[name] = f"{row.labels.get(name, name)}: in seconds, by the speed beside it"
+
+
+def _settle_whole_unit(row: Row) -> None:
+    """An answer that takes less than its first token is in seconds, where those make up for the rest."""
+    first, whole = row.metrics.get("ttft_ms_mean"), row.metrics.get("e2e_ms_mean")
+    step = row.metrics.get("tpot_ms_mean") or row.metrics.get("itl_ms_mean")
+    made = row.workload.get("output_len")
+    if not (first and whole and step and made) or whole >= first:
+        return
+    if abs(first + step * made - whole * 1e3) > 10 * _NEAR * whole * 1e3:
+        return
+    for name, value in row.metrics.items():
+        if name.startswith("e2e_ms") and value is not None:
+            row.metrics[name] = value * 1e3
+            row.source_names[name] = f"{row.labels.get(name, name)}: in seconds, by the times beside it"
 
 
 def _is_short(name: str, value: float) -> bool:

@@ -61,9 +61,17 @@ def _is_sum(row: Row, scope: str) -> bool:
     """Whether a bare rate is that of the tokens read and of those made together, which stand beside it."""
     given, made = (row.metrics.get(f"{way}_tok_s{scope}") for way in ("input", "output"))
     measured = row.metrics.get(f"tok_s{scope}")
+    if made and measured and not given and (lengths := _lengths(row)):
+        given = made * lengths[0] / lengths[1]
     if not given or not made or not measured:
         return False
     return abs(given + made - measured) < 0.05 * measured
+
+
+def _lengths(row: Row) -> tuple[float, float] | None:
+    """Lengths of prompt and answer, where both are known."""
+    read, made = (row.workload.get(name) for name in ("input_len", "output_len"))
+    return (read, made) if read and made else None
 
 
 _READS = re.compile(r"\b(?:pp ?\d{2,}|prefill|prompt (?:processing|eval))\b|^prompt$", re.IGNORECASE)

@@ -23,6 +23,7 @@ _SERVED = re.compile(
 DEVICES = ("cpu", "gpu", "cuda", "cuda:0", "rocm", "hip", "xpu", "mps", "auto")  # classes, not products
 _WIDE = ("concurrency", "batch_size")
 _IMAGE = re.compile(r"[\w.-]+(?:/[\w.-]+)+:[\w.-]+")
+_STATE = re.compile(r"\d+(?:\.\d+)? ?(?:%|W\b|MiB|C\b)|\[N/A\]")  # of a card, where its name should stand
 _LONGEST_ENGINE = 3  # words of a server that nobody knows
 _COUNTED = re.compile(
     r"(?:c|conc|bs|b|batch|x)[ =]?(\d{1,6})", re.IGNORECASE
@@ -165,6 +166,8 @@ def _put_setting(row: Row, key: str, value: Any) -> None:
 def _put_gpu(row: Row, printed: str) -> None:
     """A card, apart from the count that stands in its own name or in the one around it."""
     facts = row.facts
+    if _STATE.match(printed):
+        return
     if facts.gpu is not None and facts.gpu_count is None:
         facts.gpu_count, facts.gpu = split_count(facts.gpu)
     count, name = split_count(printed)

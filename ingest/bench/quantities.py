@@ -56,7 +56,7 @@ _PER_USER = re.compile(
     r"\b(?:per )?(?:user|users|request|req|stream|seq|sequence|slot|client|session|interactivity)\b"
 )
 _DERIVED = re.compile(
-    r"\b(?:spread|half width|variance|cv|ci|drift|reduction|improve(?:d|ment)?|increase|decrease|stable"
+    r"\b(?:spread|half width|variance|var|cv|ci|drift|reduction|improve(?:d|ment)?|increase|decrease|stable"
     r"|attainment|delta|diff|difference|change|gain|speedup|overhead|penalty|regression|savings?|cost"
     r"|ratio|price|usd|dollars?|stderr|uplift|degradation|ceiling|saturation"
     r"|expected|projected|theoretical|hypothetical)\b"
@@ -88,6 +88,7 @@ _SECONDS_OF = re.compile(r"(?i)\d ?tok(?:en)?s? ?\(s(?:ec\w*)?\)")  # "decode 25
 _SUM = re.compile(r"\bsum$")  # the time of all requests, as Prometheus counts it
 _NO_TIME = re.compile(  # a count of a part, or a unit that is no time
     r"\b(?:(?:input|output|prompt|completion) tokens?|steps|iters|iterations|ticks|cycles)$"
+    r"|^(?:pct|percent)\b|\b(?:pct|percent)$"
 )
 _WHOLE_REQUEST = re.compile(
     r"(?:total(?: time| request time)?|elapsed(?: time)?|wall(?: time)?|duration) (?:s|ms|sec|secs|seconds)"

@@ -43,7 +43,7 @@ _MACHINE = ("host", "machine", "hardware", "platform")
 _FOLDED = ("median", "mean", "average", "avg", "best", "aggregate", "summary", "averages", "medians")
 _DETAILS = re.compile(r"metrics|timings?|stats|usage|result|response")
 _OF_EACH = re.compile(
-    r"(?:per_)?(?:streams?|requests?|responses|completions|clients|users?)(?:_details|_results)?"
+    r"(?:per_)?(?:streams?|lanes?|requests?|responses|completions|clients|users?)(?:_details|_results)?"
 )
 _CARDS = re.compile(r"(?:gpus?|accelerators?|devices|cards)(?:_info|_list)?")
 _NUMBERED = (
@@ -177,6 +177,8 @@ def _about(key: str, value: Mapping[str, Any]) -> dict[str, Any]:
     """What an object says of the server or the load around it, its name as that of what it describes."""
     if thing := _named_thing(key, value):
         return thing
+    if key in ("backends", "kernels"):  # by what they compute
+        return {f"{part}_backend": one for part, one in value.items() if isinstance(one, str)}
     if not _ABOUT.fullmatch(key):
         return {}
     about = _flat(value)

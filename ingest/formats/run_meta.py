@@ -46,7 +46,7 @@ _RESULT = re.compile(
 )
 _NAMED = re.compile(r"meta(?:data)?\b|manifest|run_?info")
 _TEXT = re.compile(r'"(?P<key>[A-Za-z_]\w{0,40})"\s*:\s*"(?P<value>[^"\n]{2,120})"')
-_WHO = frozenset({"gpu", "engine", "model", "driver"})
+_WHO = frozenset({"gpu", "engine", "model", "driver", "cuda"})
 _WEAK = 0.35  # it says who was measured, with figures that nothing else reads
 _LARGEST = 8 << 20
 _NOT_LIBRARIES = ("driver", "cuda", "kernel", "glibc")
@@ -202,7 +202,7 @@ class _Meta:
                 self.options[str(key)] = value
             if kind:
                 self.found.setdefault(kind, []).append((str(key), value))
-            if isinstance(value, dict) and depth < 3 and kind not in ("environment", "settings", "killed_by"):
+            if isinstance(value, dict) and depth < 3 and not _is_closed(kind, value):
                 self._collect(value, depth + 1)
 
     def _first(self, kind: str) -> Any:
@@ -318,7 +318,7 @@ class _Meta:
     def _environment(self) -> dict[str, str]:
         found: dict[str, str] = {}
         for _, value in self.found.get("environment", ()):
-            if isinstance(value, dict):
+            if isinstance(value, dict) and _is_closed("environment", value):
                 found |= {key: str(one) for key, one in value.items() if isinstance(one, str | int | float)}
             elif isinstance(value, str):
                 found |= assignments_in(value)
@@ -354,6 +354,13 @@ class _Meta:
             driver=self._text("driver"),
             cuda=self._text("cuda"),
         )
+
+
+def _is_closed(kind: str | None, value: Mapping[str, Any]) -> bool:
+    """Whether the members of a mapping are no metadata of the run: settings, variables of an environment."""
+    return kind in ("settings", "killed_by") or (
+        kind == "environment" and any(map(str.isupper, map(str, value)))
+    )
 
 
 def _words(value: Any) -> list[str]:
