@@ -275,7 +275,7 @@ def _token_rate(words: str) -> Quantity:
         name = "peak_" + name
     elif statistic not in (None, "mean"):  # over requests or over runs: the label does not say which
         name = f"{name}_{statistic}"
-    return Quantity(name, loose=not direction)
+    return Quantity(name, 1 / 60 if "minute" in words.split() else 1.0, loose=not direction)
 
 
 def _scope(words: str) -> tuple[str, str]:

@@ -54,11 +54,15 @@ def _read_profile(source: Source) -> Reading:
         if isinstance(value, Mapping) and isinstance(value.get("unit"), str):
             stats = {name: one for name, one in value.items() if name != "unit"}
             gathered.add(key, value["unit"], stats)
+    for key, unit, stats in _native(profile.get("metrics")):
+        gathered.add(key, unit, stats)
     config = profile.get("input_config")
     config = config if isinstance(config, Mapping) else {}
     gathered.workload |= _load(config)
     aiperf = bool({"aiperf_version", "schema_version", "benchmark_id"} & profile.keys())
-    facts = Facts(model=_model(config), started=profile.get("start_time"))
+    facts = Facts(
+        model=_model(config) or _model(_mapping(profile.get("run"))), started=profile.get("start_time")
+    )
     return benchmark(
         source,
         "aiperf_json" if aiperf else "genai_perf_json",
@@ -68,6 +72,23 @@ def _read_profile(source: Source) -> Reading:
         problems=[*documents.problems, *_stopped(profile)],
         extra=_telemetry(profile),
     )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _native(metrics: Any) -> Iterable[tuple[str, str, dict[str, Any]]]:
+    """(name, unit, statistics) of a report of version 2, whose series without labels is of the whole run."""
+    for name, entry in _mapping(metrics).items():
+        series = _mapping(entry).get("series")
+        found = [_mapping(one) for one in series] if isinstance(series, list) else []
+        whole = [one for one in found if not one.get("labels")]
+        stats = dict(_mapping(whole[0].get("stats"))) if len(whole) == 1 else {}
+        if stats:
+            stats |= _mapping(stats.pop("percentiles", None))
+            stats |= {"avg": stats["total"]} if "total" in stats else {}
+            yield name, str(_mapping(entry).get("unit") or ""), stats
 
 
 def _stopped(profile: Mapping[str, Any]) -> Iterable[Problem]:
@@ -245,6 +266,7 @@ FORMATS = [
         kind="benchmark",
         sniff=lambda source: _sniff_profile(source, aiperf=True),
         read=_read_profile,
+        version=2,
         docs=(
             "AIPerf's `profile_export_aiperf.json`, all schema versions: as GenAI-Perf's, with version, "
             "errors and counts. A cancelled or incomplete run says so."

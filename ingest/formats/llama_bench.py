@@ -100,7 +100,7 @@ def _read_md(source: Source) -> Reading:
         "llama_bench_md",
         grouped([pair for pair in pairs if pair[1].metrics]),
         tool=_TOOL,
-        tool_version=f"b{builds[0][1]['number']}" if builds else None,
+        tool_version=_release(builds[0][1]["number"]) if builds else None,
         problems=_odd_rows(pairs),
         lines=count_of(lines, len(pairs) + len(builds)),
         extra=named if builds else {},
@@ -135,7 +135,12 @@ def _is_bench(table: tables.Table) -> bool:
 
 
 def _build_after(builds: list[tuple[int, re.Match[str]]], table: tables.Table) -> str | None:
-    return next((f"b{found['number']}" for line, found in builds if line > table.line), None)
+    return next((_release(found["number"]) for line, found in builds if line > table.line), None)
+
+
+def _release(number: Any) -> str | None:
+    """A release by its build number, which a checkout without its history counts as 0 or 1."""
+    return f"b{number}" if str(number).isdecimal() and int(number) > 1 else None
 
 
 def _odd_rows(pairs: Iterable[tuple[Facts, Measurement]]) -> list[Problem]:
@@ -279,7 +284,7 @@ def _read_rows(
         form,
         grouped([(_row_facts(row), _row_point(row, line)) for line, row in rows]),
         tool=_TOOL,
-        tool_version=f"b{first.get('build_number')}",
+        tool_version=_release(first.get("build_number")),
         problems=problems,
         extra={key: value for key, value in known.items() if value},
     )
@@ -293,7 +298,7 @@ def _row_facts(row: Mapping[str, Any]) -> Facts:
         gpu=gpu,
         gpu_count=len(gpu.split(",")) if gpu else None,
         engine="llama.cpp",
-        engine_version=f"b{row['build_number']}" if row.get("build_number") else None,
+        engine_version=_release(row.get("build_number")),
         settings=settings_of({key: row.get(key) for key in _OPTIONS if key in row}),
         started=str(row["test_time"]) if row.get("test_time") else None,
     )

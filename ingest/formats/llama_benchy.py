@@ -26,6 +26,7 @@ _TEST = re.compile(
 _VERSION = re.compile(r"^llama-benchy \(([\w.]+)\)|llama-benchy==([\w.]+)", re.MULTILINE)
 _BEGUN = re.compile(r"^llama-benchy \([\w.]+\)\s*$", re.MULTILINE)
 _DATE = re.compile(r"^[Dd]ate: (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)")
+_TIMES = ("ttfr (ms)", "est_ppt (ms)", "e2e_ttft (ms)")
 _COLUMNS = {
     "t/s (total)": "tok_s",
     "t/s": "tok_s",
@@ -96,14 +97,26 @@ def _point(line: int, row: Mapping[str, str]) -> Measurement:
         depth = found["depth"] or found["late"]
         load |= {"depth": int(depth)} if depth else {}
     metrics: dict[str, float | None] = {}
+    told = _replaced(row) if direction == "input_" else row
     for column, base in _COLUMNS.items():
-        cell = cells.read_cell(row.get(column))
+        cell = cells.read_cell(told.get(column))
         if cell is not None and base not in metrics:
             name = re.sub(r"^(peak_)?tok_s", rf"\g<1>{direction}tok_s", base)
             metrics.setdefault(name, cell.value)
             if cell.spread is not None:
                 metrics.setdefault(re.sub(r"_mean$", "", name) + "_std", cell.spread)
     return Measurement(workload=load, metrics=metrics, client=_TOOL, line=line)
+
+
+def _replaced(row: Mapping[str, str]) -> Mapping[str, str]:
+    """A row of a prompt has no peak: where one stands, the page lost empty cells and the times moved left."""
+    peaks = [name for name in row if name.startswith("peak")]
+    times = [name for name in row if name in _TIMES]
+    if not any(row[name] for name in peaks):
+        return row
+    moved = [row[name] for name in (*peaks, *times) if row[name]]
+    kept = {name: cell for name, cell in row.items() if name not in peaks and name not in times}
+    return kept | (dict(zip(times, moved, strict=True)) if len(moved) == len(times) else {})
 
 
 _JSON_RATES = {  # of a run, of one of its requests

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ingest.bench import cells, jsontext, names, tables
-from ingest.bench.identity import Facts, benchmark, experiment
+from ingest.bench.identity import Facts, benchmark, experiment, grouped
 from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.pyrepr import parse_mapping
@@ -180,15 +181,27 @@ def _read_table(source: Source) -> Reading:
     found = [
         table for table in tables.pipe_tables(lines) if "Metric" in table.header and "Value" in table.header
     ]
-    points = [point for table in found for point in _table_points(table)]
-    used = len(points) + len(found) * 2
+    facts, texts = _facts(report), dict(lines)
+    pairs = [
+        (facts if said else replace(facts, model=_named_above(table, texts)), point)
+        for table in found
+        for point in _table_points(table)
+    ]
+    used = len(pairs) + len(found) * 2
     return benchmark(
         source,
         "lm_eval_table",
-        [experiment(_facts(report), points)],
+        grouped(pairs),
         tool=_TOOL,
         lines=LineCount(total=len(lines), understood=used, unknown=max(len(lines) - used, 0)),
     )
+
+
+def _named_above(table: tables.Table, texts: Mapping[int, str]) -> str | None:
+    """The checkpoint that stands alone above a table."""
+    above = (texts.get(table.line - back, "").strip(" `#*") for back in (1, 2, 3))
+    nearest = next((one for one in above if one), "")
+    return nearest if re.fullmatch(r"[\w.-]+/[\w.-]+", nearest) else None
 
 
 def _table_points(table: tables.Table) -> Iterable[Measurement]:

@@ -114,11 +114,18 @@ def _facts(row: Mapping[str, Any]) -> Facts:
     )
 
 
+def _counts_tokens(model: str, release: str) -> bool:
+    """Whether a round counted tokens of a model; of GPT-J it did so from v4.1 on."""
+    found = re.match(r"v?(\d+)\.(\d+)", release)
+    older = found is not None and (int(found[1]), int(found[2])) < (4, 1)
+    return _TOKEN_MODELS.search(model) is not None and not (older and model.lower().startswith("gptj"))
+
+
 def _point(row: Mapping[str, Any], line: int) -> Measurement:
     units, value = str(_get(row, "units") or "").lower(), cells.number(_get(row, "result"))
     name, factor = _UNITS.get(units, ("", 1.0))
     known = {}
-    if name == "request_s" and _TOKEN_MODELS.search(str(_get(row, "model"))):
+    if name == "request_s" and _counts_tokens(str(_get(row, "model")), str(row.get("version") or "")):
         name, known = "output_tok_s", {"output_tok_s": f"Result in {units}; language models count tokens"}
     scenario = str(_get(row, "scenario") or "")
     load = {"test": f"MLPerf {scenario}".strip(), "scenario": scenario, "release": row.get("version")}
@@ -209,7 +216,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_csv,
         read=_read_csv,
-        version=2,
+        version=3,
         docs=(
             "Published MLPerf results as CSV: submission summaries, the dashboard's flat export (UTF-16, "
             "tabs) and its wide pivot with model, scenario and units in rows above. Results of language "

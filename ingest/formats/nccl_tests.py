@@ -30,10 +30,10 @@ _COLLECTIVES = (
 )
 _OF_RANK = r"(?:\[\d+(?:,\d+)?\](?:<stdout>:)?|\d+:)"  # what mpirun and srun put before a line
 _TAG = re.compile(rf"^{_OF_RANK}[ \t]*(?=#|\d)")
-_HEAD = re.compile(rf"^{_OF_RANK}?[ \t]*#\s+size\s+count\s+(?:\S*\s+)?type\b.*\balgbw\s+busbw", re.MULTILINE)
+_HEAD = re.compile(rf"^{_OF_RANK}?[ \t]*#?\s+size\s+count\s+(?:\S*\s+)?type\b.*\balgbw\s+busbw", re.MULTILINE)
 _ROW = re.compile(r"^\s*(?P<size>\d{1,18})\s+(?P<count>\d{1,18})\s+(?P<type>[a-z]\w+)\s+(?P<rest>.*\d.*)$")
 _RANK = re.compile(
-    r"^#\s+Rank\s+(?P<n>\d+)\s.*?(?:\[0x[0-9a-fA-F]+\]|\[[0-9a-fA-F:.]+\])\s+(?P<gpu>\S.*?)\s*$"
+    r"^(?:#\s+)?Rank\s+(?P<n>\d+)\s.*?(?:\[0x[0-9a-fA-F]+\]|\[[0-9a-fA-F:.]+\])\s+(?P<gpu>\S.*?)\s*$"
 )
 _AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*(?P<v>\d+(?:\.\d+)?)")
 _BAD = re.compile(r"^# Out of bounds values\s*:\s*(?P<n>\d+)\s*(?P<word>\w+)")
