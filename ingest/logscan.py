@@ -99,7 +99,7 @@ class _Scanner:
     def _finish(self) -> Scan:
         result = self.result
         if any(one.active for one in self._readers):
-            self._line(Line(result.total, ""), b"")  # ends what the last line left open
+            self._line(Line(result.total, "", is_plain=False), b"")  # ends what the last line left open
         result.findings = self._errors.finish()
         result.events = sorted([*result.events, *self._samples], key=lambda one: one.line)
         result.progress = array("q", sorted(self._progress))

@@ -66,3 +66,16 @@ def test_results_that_quote_a_log_are_results() -> None:
     reading = read_source(Source(Path("results.json"), json.dumps(rows, indent=1).encode()))
     assert reading.format == "bench_json"
     assert len(reading.experiments[0].measurements) == len(rows)
+
+
+def test_a_report_far_down_a_log_is_read() -> None:
+    report = (Path(__file__).parent / "formats" / "trtllm_bench" / "doc_layout_0_17.txt").read_text(
+        encoding="utf-8"
+    )
+    logged = "[07/11/2025-04:46:27] [TRT-LLM] [I] Set dtype to bfloat16.\n" * 1500
+    alone = read_source(Source(Path("bench.txt"), report.encode())).experiments[0]
+    inside = read_source(Source(Path("bench.log"), (logged + report).encode()))
+    assert inside.format == "trtllm_server_log"
+    found = inside.experiments[0]
+    assert found.measurements[0].metrics == alone.measurements[0].metrics
+    assert (found.model.name, str(found.outcome.stage)) == (alone.model.name, "serve")

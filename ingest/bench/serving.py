@@ -54,9 +54,19 @@ class Block:
     used: int = 0
 
 
+_LOGGED = re.compile(
+    r"^(?:\([\w .:-]{1,80} pid=\d+\)\s?"
+    r"|[\[(]?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^=\n]{0,60}?\b(?:INFO|DEBUG|WARNING)\b"
+    r"(?:\s*\|\s*\S+:\S+:\d+ - |\]?\s*(?:[|:-]\s|(?=[A-Z=-]))))"
+)
+
+
 def blocks(lines: Iterable[tuple[int, str]]) -> list[Block]:
-    """Every result table in a text, with the argument dump that precedes it; a lost heading is no matter."""
-    lines = list(lines)
+    """Every result table in a text, with the argument dump that precedes it; a lost heading is no matter.
+
+    A driver may print each line, or the first, through a logger of its own.
+    """
+    lines = [(number, _LOGGED.sub("", text)) for number, text in lines]
     return _headed(lines) or _headless(lines)
 
 

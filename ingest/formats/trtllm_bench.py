@@ -1,6 +1,6 @@
 """TensorRT-LLM's benchmarks: ``trtllm-bench`` as printed and its report, and the client of ``trtllm-serve``.
 
-Owns their blocks and keys. Must not read engine logs that hold no report.
+Owns their blocks and keys. Must not read engine logs: the log reader finds reports in them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ _SETTINGS = {
 
 
 @dataclass(slots=True)
-class _Report:
+class Report:
+    """What one report tells: the engine, the load, and the figures of its overview."""
+
     facts: Facts = field(default_factory=lambda: Facts(engine="tensorrt-llm"))
     load: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, float | None] = field(default_factory=dict)
@@ -76,6 +78,7 @@ class _Report:
     used: int = 0
 
     def point(self) -> Measurement:
+        """The report's figures; its widths are counted into the GPUs of its facts."""
         load = {key: value for key, value in self.load.items() if value is not None}
         if self.width is not None:
             self.metrics["concurrency_mean"] = self.width
@@ -94,30 +97,35 @@ def _sniff_report(source: Source) -> float:
 
 def _read_report(source: Source) -> Reading:
     lines = list(source.lines())
-    reports = _reports(lines)
-    if not reports:
+    found = reports(lines)
+    if not found:
         raise Unreadable("no PERFORMANCE OVERVIEW block in the text")
-    used = sum(report.used for report in reports)
+    used = sum(report.used for report in found)
     return benchmark(
         source,
         "trtllm_bench",
-        grouped([(report.facts, report.point()) for report in reports]),
+        grouped([(report.facts, report.point()) for report in found]),
         tool=_TOOL,
-        tool_version=reports[0].facts.engine_version,
+        tool_version=found[0].facts.engine_version,
         lines=LineCount(total=len(lines), understood=used, unknown=len(lines) - used),
     )
 
 
-def _reports(lines: Iterable[tuple[int, str]]) -> list[_Report]:
+def opens_report(text: str) -> bool:
+    """Whether a line is the title of a block of a report."""
+    return _TITLE.match(text.strip()) is not None
+
+
+def reports(lines: Iterable[tuple[int, str]]) -> list[Report]:
     """A report per PERFORMANCE OVERVIEW; blocks that stand before one belong to it, DATASET ends it."""
-    done: list[_Report] = []
-    current, title = _Report(), ""
+    done: list[Report] = []
+    current, title = Report(), ""
     for number, text in lines:
         heading = _TITLE.match(text.strip())
         if heading:
             title = heading["title"].upper()
             if done and done[-1] is current and not _continues(title):
-                current = _Report()
+                current = Report()
             if title == "PERFORMANCE OVERVIEW":
                 current.line = number
                 done.append(current)
@@ -130,7 +138,7 @@ def _continues(title: str) -> bool:
     return title.startswith(("DATASET", "DECODING", "STREAMING"))
 
 
-def _report_line(report: _Report, title: str, text: str) -> bool:
+def _report_line(report: Report, title: str, text: str) -> bool:
     part, row = _BREAKDOWN.match(text), _ROW.match(text)
     if part and title != "DATASET DETAILS":
         stat = _STATS.get(part["stat"], part["stat"].lower())
@@ -147,7 +155,7 @@ def _report_line(report: _Report, title: str, text: str) -> bool:
     return True
 
 
-def _report_row(report: _Report, title: str, label: str, value: str) -> None:
+def _report_row(report: Report, title: str, label: str, value: str) -> None:
     if value in ("None", "N/A"):
         return
     if label == "number of concurrent requests":
@@ -162,7 +170,7 @@ def _report_row(report: _Report, title: str, label: str, value: str) -> None:
         _engine_row(report.facts, label, value)
 
 
-def _overview_row(report: _Report, label: str, value: str) -> None:
+def _overview_row(report: Report, label: str, value: str) -> None:
     number = cells.number(value)
     if number is None:
         return

@@ -10,6 +10,8 @@ import re
 from ingest.assemble import read_log
 from ingest.events import Bulk, Grammar, Values, number, rule, step
 from ingest.formats import Format
+from ingest.formats.trtllm_bench import Report, opens_report, reports
+from ingest.logline import Line
 from ingest.pyrepr import parse_mapping
 from ingest.serverlog import ACCESS, COMMON_RULES, marks
 from ingest.sources import Source
@@ -127,9 +129,49 @@ RULES = (
     *COMMON_RULES,
 )
 
+
+class ReportRows:
+    """Collects a report of trtllm-bench, whose lines carry no logger's prefix; gives it at the next that does."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self._rows: list[tuple[int, str]] = []
+
+    def feed(self, line: Line) -> list[tuple[str, Values]]:
+        """Take a line; what a report told once it has ended."""
+        if not self.active and not (line.is_plain and opens_report(line.text)):
+            return []
+        self._rows = [*self._rows, (line.number, line.text)] if self.active else [(line.number, line.text)]
+        self.active = line.is_plain and len(self._rows) < _LONGEST_REPORT
+        return [] if self.active else [one for report in reports(self._rows) for one in _told(report)]
+
+
+def _told(report: Report) -> list[tuple[str, Values]]:
+    point, facts = report.point(), report.facts
+    known = {
+        "model": facts.model,
+        "engine_version": facts.engine_version,
+        "quantization": facts.quantization,
+        "gpu": facts.gpu,
+        "gpu_count": facts.gpu_count,
+        "settings": dict(facts.settings),
+    }
+    sample = {
+        "metrics": dict(point.metrics),
+        "workload": dict(point.workload),
+        "client": point.client,
+        "line": point.line,
+        "stated": True,
+    }
+    said = ("facts", {key: value for key, value in known.items() if value})
+    return [said, ("served", {}), ("sample", sample)] if point.metrics else [said]
+
+
+_LONGEST_REPORT = 300
 GRAMMAR = Grammar(
     engine="tensorrt-llm",
     rules=RULES,
+    readers=(ReportRows,),
     bulk=(Bulk(marker=b"currank_total_requests = ", read=iteration), ACCESS),
 )
 
