@@ -131,7 +131,7 @@ RULES = (
 
 
 class ReportRows:
-    """Collects a report of trtllm-bench, whose lines carry no logger's prefix; gives it at the next that does."""
+    """Collects a report of trtllm-bench, whose lines have no logger's prefix; ends at one that has."""
 
     def __init__(self) -> None:
         self.active = False
