@@ -49,6 +49,7 @@ class Summary:
     trouble: list[tuple[int | None, str]] = field(default_factory=list)
     lines: int = 0
     odd_lines: int = 0
+    empty_lines: int = 0
 
 
 def summarise(texts: Iterable[str], found: TraceLayout, keep: Samples | None = None) -> Summary:
@@ -157,8 +158,9 @@ class Pass:
             return False
         if len(row) == len(self.layout.columns) and not self.foreign:
             return True
-        is_stamp_alone = len(row) > 1 and not any(cell.strip() for cell in row[1:])
-        if not is_stamp_alone and not is_around(line):  # else the loop had no card to write in this round
+        if len(row) > 1 and not any(cell.strip() for cell in row[1:]):
+            self.summary.empty_lines += 1  # a stamp alone: the loop had no card to write in this round
+        elif not is_around(line):
             self._tell_odd(line, row, number)
         return False
 

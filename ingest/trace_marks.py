@@ -15,6 +15,8 @@ _RESULT = re.compile(
     r"concurren"
 )
 _NEEDED = {"utilization_pct", "power_w"}
+_OWN = {"power_w", "temperature_c", "sm_clock_mhz", "memory_clock_mhz"}
+_HOST = re.compile(r"(?i)available|cached|buff|swap")
 TIMES = ("time", "epoch", "elapsed")
 _PLACES = {*TIMES, "date", "index", "uuid", "bus", "name"}
 
@@ -26,6 +28,8 @@ def is_trace(columns: tuple[Column, ...], of_gpus: bool = False) -> bool:
     results = any(_RESULT.search(one.name) for one in columns if not one.is_metric)
     if _is_of_cards(columns, of_gpus) and not results:
         return True
+    if _is_of_host(columns, of_gpus):
+        return False
     held = {"memory_used_mib", "memory_total_mib"} <= metrics and bool(roles & {"uuid", "driver"})
     if len(metrics) < 2 or not (metrics & _NEEDED or held) or ("other" in roles and not roles & _PLACES):
         return False
@@ -44,6 +48,13 @@ def _is_of_cards(columns: tuple[Column, ...], of_gpus: bool) -> bool:
         rest -= {"other"}
     named = bool(roles & {"index", "uuid", "bus"}) or all(of_gpus or _is_named(one) for one in metrics)
     return bool(metrics) and not rest and named and bool(roles & {*TIMES})
+
+
+def _is_of_host(columns: tuple[Column, ...], of_gpus: bool) -> bool:
+    """Whether memory is the machine's: as ``free`` counts it, and nothing says GPU."""
+    roles = {one.role for one in columns}
+    told = of_gpus or roles & {"index", "uuid", "bus", "name"} or any(_is_named(one) for one in columns)
+    return not told and not roles & _OWN and any(_HOST.search(one.name) for one in columns)
 
 
 def _is_named(column: Column) -> bool:

@@ -95,8 +95,8 @@ def summary_reading(path: str, name: str, tool: str, summary: Summary, columns: 
     extra: dict[str, Any] = {"columns": list(columns)}
     if summary.sessions > 1:
         extra["sessions"] = summary.sessions
-    if summary.odd_lines:
-        extra["body_lines"] = summary.rows + summary.odd_lines
+    if summary.odd_lines or summary.empty_lines:
+        extra["body_lines"] = summary.rows + summary.odd_lines + summary.empty_lines
     found = telemetry_of(
         summary.gpus.values(),
         rows=summary.rows,

@@ -20,6 +20,8 @@ from kb.model import GpuTrace, Reading, Telemetry
 _STATS = {"max": "max", "peak": "max", "avg": "mean", "mean": "mean", "average": "mean", "min": "min",
           "median": "p50", "p50": "p50"}  # fmt: skip
 _STAT = re.compile(r"^(?P<name>.+?)_(?P<stat>" + "|".join(_STATS) + r")(?P<unit>_[a-z%]+)?$")
+_STAT_FIRST = re.compile(r"^(?P<stat>" + "|".join(_STATS) + r")_(?P<name>.+)$")
+_HOLDERS = ("gpus", "per_gpu")
 _RESULT = re.compile(r"(?i)throughput|ttft|tpot|tok_s|tok(?:en)?s_per|requests?_per|latency")
 _TIMES = ("timestamp_start", "timestamp_end")
 _NEEDED = {"utilization_pct", "power_w"}
@@ -28,7 +30,7 @@ _NEEDED = {"utilization_pct", "power_w"}
 def sniff(source: Source) -> float:
     """Several quantities of a GPU with a statistic behind them, under a list of cards."""
     head = source.head.lstrip("\ufeff \t\r\n")[:16000]
-    if not head.startswith("{") or '"gpus"' not in head:
+    if not head.startswith("{") or not any(f'"{name}"' in head for name in _HOLDERS):
         return 0.0
     keys = re.findall(r'"(\w+)"\s*:', head)
     roles = {told[0] for key in keys if (told := _quantity(key))}
@@ -44,11 +46,14 @@ def read(source: Source) -> Reading:
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"the JSON is damaged or cut: {error}") from None
     cards = list(_cards(raw))
-    gpus = tuple(_trace(at, card) for at, card in enumerate(cards))
+    gpus = tuple(_trace(at, key, card) for at, (key, card) in enumerate(cards))
     if not any(gpu.metrics for gpu in gpus):
         raise Unreadable("no card with summarised quantities was found")
     times = [
-        time for card in cards for key in ("timestamp_start", "timestamp_end") if (time := _time(card, key))
+        time
+        for _, card in cards
+        for key in ("timestamp_start", "timestamp_end")
+        if (time := _time(card, key))
     ]
     found = Telemetry(
         samples=max((gpu.samples for gpu in gpus), default=0),
@@ -67,20 +72,23 @@ def read(source: Source) -> Reading:
     )
 
 
-def _cards(raw: Any) -> Iterator[Mapping[str, Any]]:
-    told = raw.get("gpus") if isinstance(raw, dict) else None
-    for card in told.values() if isinstance(told, dict) else told if isinstance(told, list) else ():
+def _cards(raw: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(key, card) of each card; the key is its number where cards stand under their numbers."""
+    holders = (raw.get(name) for name in _HOLDERS) if isinstance(raw, dict) else ()
+    told = next((one for one in holders if isinstance(one, dict | list)), ())
+    pairs = told.items() if isinstance(told, dict) else enumerate(told)
+    for key, card in pairs:
         if isinstance(card, dict):
-            yield card
+            yield str(key), card
 
 
-def _trace(at: int, card: Mapping[str, Any]) -> GpuTrace:
+def _trace(at: int, key: str, card: Mapping[str, Any]) -> GpuTrace:
     metrics: dict[str, dict[str, float]] = {}
-    for key, value in card.items():
-        told = _quantity(str(key))
+    for name, value in card.items():
+        told = _quantity(str(name))
         if told and isinstance(value, int | float) and not isinstance(value, bool):
             metrics.setdefault(told[0], {})[told[1]] = round(value * told[2], 3)
-    index, samples = str(card.get("index", at)), card.get("samples", card.get("sample_count"))
+    index, samples = str(card.get("index", key)), card.get("samples", card.get("sample_count"))
     return GpuTrace(
         index=int(index) if index.isdecimal() else at,
         name=card["name"] if isinstance(card.get("name"), str) else None,
@@ -91,11 +99,11 @@ def _trace(at: int, card: Mapping[str, Any]) -> GpuTrace:
 
 
 def _quantity(key: str) -> tuple[str, str, float] | None:
-    """(metric, statistic, factor) of a key such as ``power_draw_w_max`` or ``power_avg_w``."""
-    found = _STAT.match(key.lower())
+    """(metric, statistic, factor) of ``power_draw_w_max``, ``power_avg_w`` or ``avg_power_w``."""
+    found = _STAT.match(key.lower()) or _STAT_FIRST.match(key.lower())
     if not found:
         return None
-    column = recognise_column(found["name"] + (found["unit"] or ""))
+    column = recognise_column(found["name"] + (found.groupdict().get("unit") or ""))
     return (column.role, _STATS[found["stat"]], column.factor) if column.is_metric else None
 
 
@@ -106,6 +114,7 @@ def _time(card: Mapping[str, Any], key: str) -> str | None:
 FORMAT = Format(
     name="gpu_summary_json",
     kind="trace",
+    version=2,
     sniff=sniff,
     read=read,
     docs="Summaries of GPU traces in JSON, as people's own runners write them: cards, and per card "

@@ -20,7 +20,13 @@ from kb.model import LineCount, Problem, Reading
 from kb.symptoms import table
 
 MAX_EVENTS = 1000
-_SURE = ("NVRM: ", "Out of memory: Killed process", "oom-kill:constraint", "Memory cgroup out of memory:")
+_SURE = (
+    "NVRM: ",
+    "amdgpu_job_timedout",
+    "Out of memory: Killed process",
+    "oom-kill:constraint",
+    "Memory cgroup out of memory:",
+)
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<pci>[\da-fA-F:.]+)\): (?P<xid>\d+)(?:, (?P<what>.*))?")
 _KILLED = re.compile(
     r"(?:Out of memory|Memory cgroup out of memory): Killed process (?P<pid>\d+) \((?P<process>[^)]+)\)"
@@ -51,7 +57,9 @@ _EVENTS = (
     ("gpu-fault", _FAULT),
 )
 _DMESG_TIME = re.compile(r"^\[(?P<time>\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})\] ")
-_HOST = re.compile(r"^[\w.-]{1,80} kernel: ")
+_HOST = re.compile(
+    r"^(?:(?P<time>[^\W\d_]{3,5}\.? [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S{8,24}) )?[\w.-]{1,80} kernel: "
+)
 _NEAR = 4
 _NO_TROUBLE = ("driver", "gpu-recovered")
 _UNKNOWN = {"driver-failed": "The driver could not start the GPU.", "oom-killed": "Killed for memory."}
@@ -63,9 +71,8 @@ def events(source: Source) -> Iterator[dict[str, Any]]:
     for number, text, stamp in source.stamped_lines():
         if "NVRM" not in text and "Killed process" not in text and "amdgpu" not in text:
             continue
-        dated = _DMESG_TIME.match(text)
-        bare = _HOST.sub("", text[dated.end() :] if dated else text)
-        line = split(number, bare, dated["time"] if dated else stamp)
+        before = _DMESG_TIME.match(text) or _HOST.match(text)
+        line = split(number, text[before.end() :] if before else text, (before and before["time"]) or stamp)
         if card := _NAMED.search(line.text):
             named, at, when = card["pci"].rstrip(".:"), number, line.time
         told = _event(line.text)

@@ -16,7 +16,9 @@ from ingest.sources import Source
 from ingest.traces import line_count, summary_reading, telemetry_of, trace_reading
 from kb.model import Problem, Reading
 
-_HEADER = re.compile(r"^#\s*(?:(?:Date|Time)\b[\s,]*)*gpu\b.*$", re.MULTILINE | re.IGNORECASE)
+_HEADER = re.compile(
+    r"^#\s*(?:(?:Date|Time)\b[\s,]*)*gpu\b(?=[\s,]+\w)[^:=()\n]*$", re.MULTILINE | re.IGNORECASE
+)
 _UNITS = re.compile(r"[ \r]*\n#\s*((?:YYYYMMDD[\s,]*|HH:MM:SS[\s,]*)*Idx\b[^\n]*)")
 _CELL = re.compile(r"\s*(?:-|[\d:./]+)\s*$")
 _TOOL = "nvidia-smi"

@@ -13,7 +13,7 @@ from ingest.sources import Source
 from ingest.traces import line_count, trace_reading
 from kb.model import Problem, Reading
 
-GPU_LINE = re.compile(r"^GPU (\d+): (.+?) \(UUID: ([\w-]+)\)\s*$")
+GPU_LINE = re.compile(r"^GPU (\d+): (.+?) \(UUID: ([\w-]+)\)?\s*$")
 _MIG_LINE = re.compile(r"^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: ([\w-]+)\)\s*$")
 _VERSION_LINE = re.compile(
     r"^(NVIDIA-SMI|NVML|DRIVER|CUDA|KMD|CUDA UMD)\s+version\s*:\s*(\S+)\s*$", re.IGNORECASE

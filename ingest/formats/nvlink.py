@@ -10,6 +10,7 @@ import re
 from ingest.bench import cells
 from ingest.formats import Format
 from ingest.formats.nvidia_smi_list import GPU_LINE
+from ingest.gpu_csv import is_around
 from ingest.machine import hardware
 from ingest.sources import Source
 from ingest.traces import line_count, trace_reading
@@ -38,6 +39,8 @@ def read(source: Source) -> Reading:
         if not line.strip():
             continue
         lines += 1
+        if is_around(line):
+            continue
         card, link = GPU_LINE.match(line), _LINK.match(line)
         if card:
             names.append(card[2])
