@@ -65,7 +65,7 @@ def _sniff_serving(source: Source) -> float:
 @below_pages
 @needing("Offline Throughput Benchmark Result")
 def _sniff_offline(source: Source) -> float:
-    return 0.89 if re.search(r"=+ Offline Throughput Benchmark Result =+", source.head) else 0.0
+    return 0.94 if re.search(r"=+ Offline Throughput Benchmark Result =+", source.head) else 0.0
 
 
 def _read_serving(source: Source) -> Reading:
