@@ -137,7 +137,7 @@ def is_turned(table: Table) -> bool:
     fewest = 5 if corner in ("metric", "metrics") else 2  # beside measures that nobody else takes
     told = corner in METRIC_WORDS or loaded.names_loads([cells.plain(one) for one in first])
     beside = sum(_is_of_run(cells.plain(one)) for one in first)
-    few = named == 1 and beside > 2 and corner in ("metric", "metrics")  # with its load and its duration
+    few = named == 1 and beside > 1 and corner in ("metric", "metrics")  # with its load and its duration
     return (named >= 2 or few) and named * (7 if few else fewest) >= len(first) and told
 
 

@@ -58,9 +58,37 @@ def _named_in(raw: str) -> dict[str, str]:
     return told if len(told) == len(parts) else {}
 
 
+_BOTH = re.compile(r"\((?P<one>[^()·|]{3,30}?)\s+[·|/]\s+(?P<other>[^()·|]{3,30}?)\)")
+_BESIDE = re.compile(r"\s+[·|/]\s+")
+
+
+def _by_two_measures(table: Table) -> Table:
+    """The table with two columns for each of its own, where the heading names both measures of a cell."""
+    found = _BOTH.search(table.heading.rsplit(" / ", 1)[-1]) or _BOTH.search(table.caption[:_LONGEST])
+    if found is None or not (understand(found["one"]) and understand(found["other"])):
+        return table
+    inner = [cell for _, row in table.rows for cell in row[1:] if not cells.is_nothing(cell)]
+    if not inner or any(len(_BESIDE.split(cells.plain(cell))) != 2 for cell in inner):
+        return table
+    measures = (found["one"].strip(), found["other"].strip())
+    header = [f"{cells.plain(label)} {measure}" for label in table.header[1:] for measure in measures]
+    rows = [
+        (line, [*row[:1], *(part for cell in row[1:] for part in _halves(cell))]) for line, row in table.rows
+    ]
+    return replace(table, header=[table.header[0], *header], rows=rows)
+
+
+_LONGEST = 300  # of a caption
+
+
+def _halves(cell: str) -> list[str]:
+    parts = _BESIDE.split(cells.plain(cell))
+    return parts if len(parts) == 2 else ["", ""]
+
+
 def split(table: Table) -> Table:
     """The table with a column for each statistic, where labels, cells or the line before it list them."""
-    table = _by_own_names(replace(table, header=_continued(table.header)))
+    table = _by_own_names(_by_two_measures(replace(table, header=_continued(table.header))))
     said = _LISTED.search(cells.plain(table.caption)) if len(table.caption) < 300 else None
     unit = _UNIT.search(table.caption)
     columns: list[tuple[int, int | None, str]] = []  # (column, part, label)

@@ -46,6 +46,14 @@ def relabelled(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _is_whole(label: str, raw: Any) -> bool:
+    """Whether a label is "total" with a unit of time, its own or that of its cell."""
+    if words_of(label) not in ("total", "total time"):
+        return _WHOLE.fullmatch(words_of(label)) is not None
+    cell = cells.read_cell(raw)
+    return cell is not None and cell.rest in ("s", "ms", "sec", "seconds")
+
+
 def _whole_answer(record: Mapping[str, Any]) -> Mapping[str, Any]:
     """The record with the total time of one answer, beside its first token or its length, as its latency."""
     labels = [label for label in record if isinstance(label, str)]
@@ -55,7 +63,7 @@ def _whole_answer(record: Mapping[str, Any]) -> Mapping[str, Any]:
         label
         for label in labels
         if (words_of(label) == "total seconds" and not rated)
-        or (_WHOLE.fullmatch(words_of(label)) and understand(label) is None)
+        or (_is_whole(label, record[label]) and understand(label) is None)
     ]
     lone = any(name.startswith("ttft") for name in told) or any(
         _ANSWER.fullmatch(words_of(one)) for one in labels

@@ -113,7 +113,7 @@ def _owners(labels_: tuple[str, ...]) -> dict[str, str]:
     for label in labels_:
         if label not in owned and _measures(label):  # "C1 TTFT" beside "C1 decode" and "C8 decode"
             spoken = f" {words_of(label)} "
-            at = {setup for setup in owned.values() if f" {setup} " in spoken}
+            at = {setup for setup in owned.values() if f" {words_of(setup)} " in spoken}
             owned |= {label: at.pop()} if len(at) == 1 else {}
     known = all(named(setup)[0] != "test" for setup in owned.values())
     whole = all(label in owned for same in groups.values() for label in same if len(same) > 1)
@@ -144,10 +144,13 @@ def _told_apart(same: Iterable[str]) -> dict[str, str]:
 
 
 def _as_written(label: str, own: str) -> str:
-    """A setup's words as the label has them, where the rest of it is a unit in brackets."""
+    """A setup's words as the label has them: all before a unit in brackets, or those that are its own."""
     written = re.sub(r"\s*\([^()]*\)$", "", label)
-    named = words_of(written) == own or understand(written) is None
-    return written if written != label and named else own
+    if written != label and (words_of(written) == own or understand(written) is None):
+        return written
+    parts = label.split()
+    slices = (" ".join(parts[at:end]) for at in range(len(parts)) for end in range(at + 1, len(parts) + 1))
+    return next((one for one in slices if words_of(one) == own), own)
 
 
 def _own_words(words: list[str], common: set[str]) -> str:
