@@ -6,7 +6,7 @@ Owns its labels, which changed with each generation. Must not read its accuracy 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -251,16 +251,15 @@ def _reading(
     return benchmark(source, form, [experiment(Facts(model=model), told)], tool=_TOOL, **fields)
 
 
+_SAVED = re.compile(
+    r'\s*(?:\{\s*"(?:Time taken for tests|Test Duration) \(s\)"\s*:\s*[\d.]+,\s*"(?:Number of c|C)oncurrency"'
+    r'|\[\s*\{\s*"Percentiles"\s*:\s*"\d+%",\s*"(?:TTFT|Latency) \()'
+)
+
+
+@needing("Time taken for tests", "Test Duration (s)", "Percentiles")
 def _sniff_json(source: Source) -> float:
-    if not jsontext.looks_like_json(source.head):
-        return 0.0
-    keys = jsontext.keys_in(source.head, 2000)
-    summary = keys & {"Time taken for tests (s)", "Test Duration (s)"}
-    return 0.95 if (summary and {"Number of concurrency", "Concurrency"} & keys) or _is_spread(keys) else 0.0
-
-
-def _is_spread(keys: Set[str]) -> bool:
-    return "Percentiles" in keys and any(key.startswith(("TTFT (", "Latency (")) for key in keys)
+    return 0.95 if _SAVED.match(source.head) else 0.0
 
 
 def _read_json(source: Source) -> Reading:
