@@ -17,7 +17,7 @@ _LEVELS = 2
 
 
 def named_by(folder: str, run: Experiment) -> tuple[Experiment, tuple[str, ...]]:
-    """The run with GPU, number of GPUs, engine and precision as its folders' names tell, and which those are."""
+    """The run with GPUs, engine and precision as its folders' names tell, and which of these they gave."""
     names: list[str] = []
     for name in PurePosixPath(folder).parts[: -_LEVELS - 1 : -1]:
         told = _told(name)

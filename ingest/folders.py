@@ -20,7 +20,7 @@ from ingest.matching import AFTER, OVERLAP, Draft, Match, Piece, best_match, mat
 from ingest.namesakes import fitting
 from ingest.nodes import united
 from ingest.points import is_same_point, merged
-from ingest.series import notes_of_folders, series_key
+from ingest.series import crowded_folders, may_be, notes_of_folders, series_key
 from ingest.snapshots import describe_machines
 from ingest.spans import Find, nothing_kept
 from kb.model import Experiment, Measurement, Reading, Telemetry
@@ -42,6 +42,7 @@ ORDER = (
 RECORDED = frozenset({"exit_code", "stopped_by", "killed_by", "ready", "ready_at", "timed_out", "benches"})
 TELLING = frozenset({"metadata", "config", "trace", "machine", "metrics", "probe"})
 QUOTING = (".md", ".py", ".rst", ".html", ".json", ".jsonl", ".ipynb", ".csv")
+AGAIN = "describes its points again"
 ALONE = "a benchmark without its server"
 
 
@@ -89,7 +90,11 @@ def assemble(
     drafts: dict[str, list[Draft]] = {site: _anchored(site, pieces) for site, pieces in sites.items()}
     hints = Hints.among([*outside, *(one for pieces in sites.values() for one in pieces)])
     work = Work(drafts, claimed, hints)
-    work.noted = notes_of_folders([*outside, *(one for pieces in sites.values() for one in pieces)])
+    every_piece = [*outside, *(one for pieces in sites.values() for one in pieces)]
+    work.noted = notes_of_folders(every_piece)
+    crowded = crowded_folders(every_piece)
+    for draft in (one for found in drafts.values() for one in found):
+        draft.crowded = draft.folder in crowded
     for part in ORDER:
         for site, pieces in sites.items():
             for piece in pieces:
@@ -172,14 +177,16 @@ class Work:
             _take(piece, match)
             return True
         alone = (
-            matches(piece, told, self._alone_in(piece.folder), near=True) if piece.part == "config" else []
+            matches(piece, told, self._alone_in(piece.folder), near=True)
+            if piece.part in ("config", "trace")
+            else []
         )
         for one in alone:
             _take(piece, one)
         return bool(alone)
 
     def _join_measurements(self, piece: Piece, drafts: list[Draft], *, near: bool, forced: bool) -> None:
-        if not forced and _describes_again(piece, drafts):
+        if not forced and _describes_again(piece, [*drafts, *self._alone_in(piece.folder)]):
             return
         for ordinal, told in enumerate(piece.reading.experiments):
             match = Match(drafts[0], 1.0, "linked by the user") if forced else None
@@ -190,6 +197,10 @@ class Work:
     def _lone(self, piece: Piece, ordinal: int, told: Experiment) -> Match | None:
         if not told.measurements:
             return None
+        near = [one for one in self._alone_in(piece.folder) if may_be(told, one.experiment)]
+        owner = _owner(told.measurements[0], near)
+        if owner is not None and len(told.measurements) == 1:
+            return Match(owner, 0.9, AGAIN)
         key, at = series_key(piece, told, self.noted.get(piece.folder)), 0
         if len(piece.reading.experiments) > 1:
             key, at = piece.identity, ordinal
@@ -324,17 +335,27 @@ def _file_names(value: Any) -> set[str]:
 
 def _describes_again(piece: Piece, drafts: Sequence[Draft]) -> bool:
     """Whether most points of a source stand among the runs' own already: a table or a summary of them."""
-    points = [point for told in piece.reading.experiments for point in told.measurements]
+    pairs = [
+        (replace(told, measurements=(one,)), one)
+        for told in piece.reading.experiments
+        for one in told.measurements
+    ]
+    tellers, points = [told for told, _ in pairs], [point for _, point in pairs]
     named = fitting(piece.path, [one.attached[0][1] for one in drafts]) if len(drafts) > 1 else {}
     of_its_name = [drafts[at] for at, name in named.items() if name.fully]
-    owners = [_owner(point, of_its_name or drafts) for point in points]
+    owners = [
+        _owner(point, of_its_name or [one for one in drafts if not one.alone or may_be(told, one.experiment)])
+        for told, point in zip(tellers, points, strict=True)
+    ]
     if not points or sum(owner is not None for owner in owners) * 2 < len(points):
         return False
     if len(points) == 1 and piece.part == "measurement" and owners[0] and owners[0].folder == piece.folder:
         return False
-    for owner in owners:
-        if owner is not None:
-            owner.attach(piece, "describes its points again", 0.9)
+    for told, owner in zip(tellers, owners, strict=True):
+        if owner is not None and owner.alone:
+            _take_points(piece, told, Match(owner, 0.9, AGAIN))
+        elif owner is not None:
+            owner.attach(piece, AGAIN, 0.9)
     return True
 
 

@@ -15,6 +15,7 @@ from ingest.machine import known
 from kb.model import Backend, Experiment, Hardware, Model
 from kb.vocab.engines import Launch, canonical_engine, canonical_settings, roles_of
 from kb.vocab.models import find_model, quantization_of
+from kb.vocab.starts import is_own_image
 
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)+(?:[.-]?(?:rc|post|dev|a|b)\d*)*(?:\+[\w.]+)?)")
 _IMAGE_TAG = re.compile(r"^(?:[\w.-]+(?::\d+)?/)*([\w.-]+):([\w.-]+)(?:@sha256:\w+)?$")
@@ -112,7 +113,9 @@ def engine_of_image(image: str) -> tuple[str | None, str | None]:
     if named is None or engine is None or _MONTHLY.match(named[2]):
         return engine, None
     own = re.search(rf"(?:^|[_-]){engine}[_-]v?(\d+(?:\.\d+)+(?:(?:rc|post|dev)\d+)*)", named[2])
-    tag = own or _VERSION_OF_TAG.match(named[2])
+    if own:
+        return engine, own[1]
+    tag = _VERSION_OF_TAG.match(named[2]) if is_own_image(image.strip()) else None
     return engine, tag[1] if tag else None
 
 

@@ -40,7 +40,8 @@ class Draft:
     """A run while it is being assembled.
 
     ``facts`` is what a recorder wrote beside it (exit status, who stopped it, its clients' files);
-    ``attached`` its sources as (identity, path, how, 0..1); ``alone``: a benchmark without its server.
+    ``attached`` its sources as (identity, path, how, 0..1); ``alone``: a benchmark without its server;
+    ``crowded``: benchmarks of many kinds lie in its folder, so that lying there says nothing of a benchmark.
     """
 
     anchor: str
@@ -55,6 +56,7 @@ class Draft:
     traces: list[Piece] = field(default_factory=list)
     kernel: list[dict[str, Any]] = field(default_factory=list)
     alone: bool = False
+    crowded: bool = False
     imported: bool = False
 
     def attach(self, piece: Piece, how: str, sure: float) -> None:
@@ -156,6 +158,8 @@ def _named(name: Named | None) -> Iterable[tuple[float, str]]:
 
 def _place(piece: Piece, draft: Draft, drafts: Sequence[Draft]) -> Iterable[tuple[float, str]]:
     here = [one for one in drafts if one.folder == piece.folder]
+    if draft.crowded and piece.part == "measurement":
+        return
     if piece.folder == draft.folder:
         yield (ALONE, "the only run in its folder") if len(here) == 1 else (FOLDER, "same folder")
     elif len(drafts) == 1:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from ingest.agreement import common
 from ingest.enrich import enrich
 from ingest.matching import Draft, same_model, span
 from ingest.windows import overlap
@@ -18,6 +19,7 @@ from kb.model import STAGES, Outcome
 # What another rank's end looks like from this one: never the first cause.
 ECHOES = frozenset({"nccl-timeout", "child-killed", "hang-distributed", "engine-dead", "killed", "unknown"})
 _STREAM = re.compile(r"[-_.]?(?:std)?(?:out|err)(?:put)?(?=\.|$)")
+_JOB = re.compile(r"slurm|sbatch|\bjob|nohup|console|\.out$")
 _NODE = re.compile(r"(node|rank|worker|host|pod)[-_]?\d+")
 RANKS = ("node_rank", "node-rank", "nnode_rank")
 
@@ -39,7 +41,7 @@ def _is_one_start(a: Draft, b: Draft) -> bool:
         return False
     if overlap(span(a.experiment), span(b.experiment)) is False:
         return False
-    if _are_two_streams(a.name, b.name):
+    if _are_two_streams(a.name, b.name) or _began_together(a, b):
         return True
     ranks = (_rank(a), _rank(b))
     nodes = a.experiment.backend.settings.get("nnodes")
@@ -52,6 +54,18 @@ def _are_two_streams(a: str, b: str) -> bool:
     """Whether two file names differ only by which stream they hold: ``server.log`` and ``server.err``."""
     plain = [re.sub(r"\.(log|txt)$", "", _STREAM.sub("", name)) for name in (a, b)]
     return a != b and plain[0] == plain[1] and any(_STREAM.search(name) for name in (a, b))
+
+
+def _began_together(a: Draft, b: Draft) -> bool:
+    """Whether a job's log and a server's tell of one start in the same second, with the same settings."""
+    mine, theirs = a.experiment, b.experiment
+    if not any(_JOB.search(one.name.lower()) for one in (a, b)):
+        return False
+    if mine.started is None or mine.started != theirs.started or mine.port != theirs.port:
+        return False
+    alike, different = common(mine.backend.settings, theirs.backend.settings)
+    same = mine.backend.engine == theirs.backend.engine and same_model(mine, theirs)
+    return same and alike > 0 and not different
 
 
 def _absorb(first: Draft, other: Draft) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from kb.model import Measurement
 
 TOLERANCE = 6e-3  # tables and console output round to two or three digits
-EXACT, _UNROUNDED_DIGITS = 1e-4, 10
+EXACT, _TELLING_DIGITS = 2e-4, 5  # repeats of one load agree within a percent, too
 WORKLOAD_KEYS = ("concurrency", "request_rate", "batch_size", "depth", "test")
 COUNTS = frozenset({"completed", "failed", "input_tokens", "output_tokens", "duration_s"})
 
@@ -52,7 +52,7 @@ def merged(points: Iterable[Measurement]) -> list[Measurement]:
 
 def merge(a: Measurement, b: Measurement) -> Measurement:
     """One point of two descriptions: the fuller one speaks, the other fills its gaps."""
-    main, other = (b, a) if _known(b.metrics) > _known(a.metrics) else (a, b)
+    main, other = (b, a) if _fullness(b.metrics) > _fullness(a.metrics) else (a, b)
     return replace(
         main,
         workload=_filled(main.workload, other.workload),
@@ -67,8 +67,10 @@ def _filled(main: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]
     return {**main, **{key: value for key, value in other.items() if key not in known}, **known}
 
 
-def _known(metrics: Mapping[str, float | None]) -> int:
-    return sum(value is not None for value in metrics.values())
+def _fullness(metrics: Mapping[str, float | None]) -> tuple[int, int]:
+    """How much a description tells: first how many figures, then in how many digits."""
+    known = [value for value in metrics.values() if value is not None]
+    return len(known), sum(map(_digits, known))
 
 
 def _differ(a: Any, b: Any) -> bool:
@@ -85,11 +87,11 @@ def _close(a: float | None, b: float | None) -> bool:
         return False
     if a == b:
         return True
-    if _is_full(a) and _is_full(b):
+    if _digits(a) >= _TELLING_DIGITS <= _digits(b):
         return abs(a - b) <= EXACT * max(abs(a), abs(b))
     return abs(a - b) <= max(TOLERANCE * max(abs(a), abs(b)), 6e-3)
 
 
-def _is_full(value: float) -> bool:
-    """Whether a number is given with all the digits that a computer has, unrounded."""
-    return len(repr(value).replace(".", "").lstrip("-0")) >= _UNROUNDED_DIGITS
+def _digits(value: float) -> int:
+    """How many digits a number is given with."""
+    return len(repr(value).split("e")[0].replace(".", "").strip("-").strip("0"))

@@ -13,6 +13,10 @@ from pathlib import PurePosixPath
 from ingest.matching import Piece
 from kb.model import Experiment
 
+CROWD = 6
+_LOAD = (
+    r"(c|cc|con|conc|concurrency|bs|batch|n|np|qps|rate|rps|mc|users?)[-_=]?(?:\d+(?:\.\d+)?|inf)(?![a-z])"
+)
 NOTES = frozenset({"run", "meta"})  # keys of what a runner's note tells beside settings
 
 
@@ -25,23 +29,35 @@ def notes_of_folders(pieces: Iterable[Piece]) -> dict[str, Experiment]:
     return {folder: told[0] for folder, told in found.items() if len(told) == 1}
 
 
+def crowded_folders(pieces: Iterable[Piece]) -> set[str]:
+    """Folders in which benchmarks of so many names lie that they are hardly all of one server."""
+    names: dict[str, set[str]] = {}
+    for piece in pieces:
+        if piece.part == "measurement":
+            names.setdefault(piece.folder, set()).add(_stem(piece))
+    return {folder for folder, stems in names.items() if len(stems) >= CROWD}
+
+
+def _stem(piece: Piece) -> str:
+    """A file's name without the number after the name of a load, or at its end."""
+    name = PurePosixPath(piece.path).name.split(".")[0].lower()
+    return re.sub(_LOAD, r"\1", name)
+
+
 def series_key(piece: Piece, told: Experiment, noted: Experiment | None) -> str:
     """One key for benchmark files of a folder that differ only in a number after the name of a load.
 
     A folder with a note of its run holds one run, as far as nothing in a file speaks against it.
     """
-    if noted is not None and _may_be(told, noted):
+    if noted is not None and may_be(told, noted):
         return hashlib.blake2b(repr((piece.folder, "noted")).encode(), digest_size=16).hexdigest()
-    name = PurePosixPath(piece.path).name.split(".")[0].lower()
-    stem = re.sub(
-        r"(c|cc|con|conc|concurrency|bs|batch|n|np|qps|rate|rps|mc|users?)[-_=]?\d+(?:\.\d+)?", r"\1", name
-    )
+    stem = _stem(piece)
     hardware, model, backend = told.hardware, told.model, told.backend
     facts = (piece.folder, stem, model.name, backend.engine, hardware.gpu, hardware.count)
     return hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()
 
 
-def _may_be(told: Experiment, noted: Experiment) -> bool:
+def may_be(told: Experiment, noted: Experiment) -> bool:
     """Whether what a file says of its server agrees with the note beside it."""
     pairs = (
         (told.backend.engine, noted.backend.engine),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ingest.agreement import common
@@ -153,3 +155,50 @@ def test_a_bare_rate_of_a_table_may_be_that_of_all_tokens() -> None:
     assert not is_same_point(
         told, Measurement(workload={}, metrics={"output_tok_s": 150.0, "e2e_ms_p50": 7.0})
     )
+
+
+def test_what_a_client_saved_printed_and_listed_is_one_point() -> None:
+    full = {"output_tok_s": 380.661849674826, "ttft_ms_p99": 554.9493974902269, "tpot_ms_p50": 33.56557302}
+    printed = {"output_tok_s": 380.66, "ttft_ms_p99": 554.95, "tpot_ms_p50": 33.57}
+
+    def told(metrics: dict[str, float], **load: object) -> Measurement:
+        return Measurement(workload=load, metrics=metrics, client="bench")
+
+    files = [
+        bench("/r/a/bench-long-rate1.log", told(printed)),
+        bench("/r/a/result-long-rate1.json", told(full, request_rate=1)),
+        bench("/r/a/summary.csv", told(printed, request_rate=1), hardware=Hardware(gpu="NVIDIA A100")),
+    ]
+    (found,) = runs(files)
+    (one,) = found.experiment.measurements
+    assert one.metrics == full
+    assert found.experiment.hardware.gpu == "NVIDIA A100"
+    assert len(found.experiment.sources) == 3
+
+
+def test_repeats_of_one_load_stay_apart() -> None:
+    first = Measurement(workload={"concurrency": 4}, metrics={"output_tok_s": 3000.12, "ttft_ms_p50": 200.91})
+    again = Measurement(workload={"concurrency": 4}, metrics={"output_tok_s": 3005.48, "ttft_ms_p50": 200.87})
+    assert not is_same_point(first, again)
+
+
+def test_a_folder_of_many_benchmarks_is_not_all_of_the_one_server_in_it() -> None:
+    names = ("laguna", "nano", "super", "qwen", "dsv4", "dsv4-mtp", "super-mtp")
+    files = [bench(f"/r/bench-{name}.json", point(rate=100.0 + at)) for at, name in enumerate(names)]
+    mine = bench("/r/bench-glm.json", point(rate=99.0), model=Model(name="/models/glm"))
+    found = runs([server("/r/gates.stdout"), *files, mine])
+    (log,) = [one.experiment for one in found if one.experiment.sources[0] == "/r/gates.stdout"]
+    assert [path for path, *_ in log.joined] == ["/r/bench-glm.json"]
+    assert len(found) == 1 + len(names)
+
+
+def test_the_log_of_a_job_and_that_of_its_server_are_of_one_start() -> None:
+    told = start(
+        started="2026-06-08T05:18:37",
+        port=8888,
+        backend=Backend(engine="vllm", settings={"tensor_parallel_size": 4}),
+    )
+    (found,) = runs([server("/r/server.log", told), server("/r/slurm-17.out", told), bench("/r/conc4.json")])
+    assert len(found.experiment.measurements) == 1
+    other = replace(told, port=8889)
+    assert len(runs([server("/r/a.out", told), server("/r/b.out", other)])) == 2

@@ -176,7 +176,7 @@ def test_another_engine_or_time_rules_a_server_out() -> None:
         "/r/1/server.log", start(started="2026-11-30T03:00:00+00:00", ended="2026-11-30T03:30:00+00:00")
     )
     vllm = bench("/r/1/x.json", backend=Backend(engine="vllm"))
-    later = bench("/r/1/y.json", started="2026-12-01T03:00:00+00:00")
+    later = bench("/r/1/y.json", point(rate=400.0), started="2026-12-01T03:00:00+00:00")
     found = runs([log, vllm, later])
     assert len(found) == 3
 

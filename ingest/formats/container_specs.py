@@ -40,7 +40,7 @@ _SERVER = re.compile(
     r"(?i)vllm|sglang|tensorrt-?llm|trtllm|llama[._-]?(?:cpp|server)|text-generation|lmdeploy|ollama"
 )
 _GPU_KEYS = ("nvidia.com/gpu", "amd.com/gpu", "gpu")
-_PRODUCT = "nvidia.com/gpu.product"
+_PRODUCTS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "gpu.nvidia.com/model")
 
 
 @dataclass(slots=True)
@@ -151,7 +151,7 @@ def _launch(container: _Container) -> Launch | None:
     version = None if "dynamo" in container.image.lower() else version  # its own, not the engine's
     words, environment = container.words, container.environment
     # A shell between (``bash -c "export …; vllm serve …"``) may set variables before the start.
-    texts = [word for word in words if " " in word.strip()]
+    texts = [_with_arguments(word, words[at + 1 :]) for at, word in enumerate(words) if " " in word.strip()]
     launches = [one for text in texts for one in parse_shell(text, environment, version=version)]
     launch = launches[0] if launches else parse_command(words, environment, version=version)
     if launch.engine:
@@ -164,6 +164,15 @@ def _launch(container: _Container) -> Launch | None:
     if starts_program:  # it runs something else in the engine's image (``sleep infinity``)
         return Launch(engine=engine, version=version, environment=environment)
     return parse_command(words, environment, version=version, engine=engine)
+
+
+_ARGUMENTS = re.compile(r"[\"']?\$?\$(?:@|\{@\}|\*)[\"']?")
+
+
+def _with_arguments(text: str, words: list[str]) -> str:
+    """A shell's text with the arguments that follow it, where it passes them on (``serve "$@"``)."""
+    given = words[1:] if words and (words[0] == "--" or not words[0].startswith("--")) else words
+    return _ARGUMENTS.sub(lambda _: shlex.join(given), text)
 
 
 def _key_of(flag: str) -> str:
@@ -186,6 +195,8 @@ def _containers(node: Any, depth: int) -> Iterator[_Container]:
         return
     if isinstance(node.get("image"), str) and ("name" in node or "command" in node or "args" in node):
         yield _of_container(node, None)
+    elif depth and "image" not in node and "name" in node and isinstance(node.get("args"), list):
+        yield _of_container({**node, "image": ""}, None)  # a patch of a container that another file has
     product, gpus, pods = _product(node), _gpus(node), group_size(node)
     for key, inner in node.items():
         for found in _containers(inner, depth + 1) if key != "initContainers" else ():
@@ -197,7 +208,8 @@ def _containers(node: Any, depth: int) -> Iterator[_Container]:
 
 def _product(node: Mapping[str, Any]) -> str | None:
     selector = node.get("nodeSelector")
-    product = selector.get(_PRODUCT) if isinstance(selector, Mapping) else None
+    told = (selector.get(key) for key in _PRODUCTS) if isinstance(selector, Mapping) else ()
+    product = next((one for one in told if isinstance(one, str)), None)
     return re.sub(r"[-_]", " ", product) if isinstance(product, str) else None
 
 

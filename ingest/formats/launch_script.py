@@ -23,6 +23,8 @@ _START = re.compile(
     r"\bsglang +serve\b|\btrtllm-serve\b|\b(?:llama-server|text-generation-launcher)\b|\blmdeploy +serve\b|"
     r"vllm/vllm-openai\S*|lmsysorg/sglang\S*|\bpython3? \S*launch_server\.py\b",
 )
+_CONTAINER = re.compile(r"\b(?:docker|podman|nerdctl)\b[^\n]* run\b")
+_MODEL_FLAG = re.compile(r"(?<![\w-])--model(?:-path|-id)?[ =]")
 _SHEBANG = re.compile(r"^#!.*\b(?:ba|z|da|k)?sh\b")
 _DOCKERFILE = re.compile(r"^(?:FROM|ENTRYPOINT|CMD|RUN|ENV|ARG)\s", re.MULTILINE)
 _UNIT = re.compile(r"^\[(?:Unit|Service|Install)\]\s*$", re.MULTILINE)
@@ -41,7 +43,7 @@ def sniff(source: Source) -> float:
     head, name = source.head, source.name.lower()
     if not any(word in head for word in _WORDS) or _LOG_LINE.search(head):
         return 0.0
-    started = bool(_START.search(head))
+    started = bool(_START.search(head)) or _runs_an_image(source)
     if _UNIT.search(head) and "ExecStart" in head:
         return 0.93 if started else 0.0
     if name.startswith("dockerfile") or (_DOCKERFILE.match(head.lstrip()) and "\nFROM" in f"\n{head}"):
@@ -49,6 +51,13 @@ def sniff(source: Source) -> float:
     if _SHEBANG.match(head) or name.endswith(_NAMES):
         return 0.92 if started else 0.0
     return _sniff_bare(head, started=started)
+
+
+def _runs_an_image(source: Source) -> bool:
+    """Whether a script starts a container with a model: an image's own start command need not be named."""
+    if not source.name.lower().endswith(_NAMES) or not _CONTAINER.search(source.head):
+        return False
+    return _MODEL_FLAG.search(source.text[:_LARGEST]) is not None
 
 
 def read(source: Source) -> Reading:

@@ -16,6 +16,10 @@ from kb.vocab.dialects import dialect
 _ASSIGNMENT = r"(?s)([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z"
 _IMAGE_VERSION = r":v?(\d+\.\d+(?:\.\d+)?(?:\.?(?:post|rc|dev)\d+)*|b\d{3,6})"
 _PINNED = r"(?:^|/)(sglang|vllm|tensorrt[-_]llm)(?:\[[^\]]*\])?(?:==|@)([\w.+]+)\Z"
+_OWN_IMAGE = (
+    r"(?:^|/)(?:vllm|sglang|tensorrt-?llm(?:/release)?|text-generation-inference|lmdeploy|ollama|llama\.?cpp)"
+    r"(?:-(?:openai|rocm|cpu|cuda|gpu|tpu|hpu|xpu|npu|ascend|neuron|dev|nightly|server|router|release|repo))*:"
+)
 _CONTAINERS = ("docker", "podman", "nerdctl", "singularity", "apptainer")
 _PROMPT = r"^\s*(?:\$|>)\s+"
 _SHELL_PARTS = (  # compiled on first use: only shell text needs it
@@ -82,8 +86,7 @@ def find_engine(words: Sequence[str]) -> Start:
             return Start(at + length, engine, version or (image.version if image else None))
         found = _image(word)
         if found and at and _is_container(words[:at]):
-            tag = re.search(_IMAGE_VERSION, word)
-            image = Start(at + 1, found, tag[1] if tag else None)
+            image = Start(at + 1, found, version_of_image(word))
     if image and dialect(image.engine or "").get("image_starts_server"):
         return image
     return Start(len(words))
@@ -95,9 +98,8 @@ def _behind_image(words: Sequence[str], at: int, engine: str, version: str | Non
         before = words[place - 1]
         is_value = before.startswith("-") and "=" not in before and place > at + 1
         if not words[place].startswith("-") and not is_value:
-            tag = re.search(_IMAGE_VERSION, words[place])
             behind = place + 1 + (words[place + 1 : place + 2] == ["serve"])
-            return Start(behind, engine, version or (tag[1] if tag and _image(words[place]) else None))
+            return Start(behind, engine, version or version_of_image(words[place]))
     return Start(len(words), engine, version)
 
 
@@ -117,6 +119,18 @@ def _program(words: Sequence[str], at: int) -> tuple[str | None, int]:
     if name in ("vllm", "sglang"):
         return (name, 2) if following == "serve" else (None, 0)
     return (_PROGRAMS[name], 1) if name in _PROGRAMS and name != following else (None, 0)
+
+
+def version_of_image(word: str) -> str | None:
+    """The engine's version that an image's tag is; an image called after more has a version of its own."""
+    tag = re.search(_IMAGE_VERSION, word)
+    return tag[1] if tag and is_own_image(word) else None
+
+
+def is_own_image(word: str) -> bool:
+    """Whether an image is called as an engine's own, on whatever registry."""
+    name = word.partition("@")[0]
+    return re.search(_OWN_IMAGE, name[: name.rfind(":")] + ":") is not None
 
 
 def _image(word: str) -> str | None:
