@@ -20,6 +20,7 @@ from kb.model import GpuTrace, Hardware, LineCount, Problem, Reading, Telemetry
 
 _STAMP = re.compile(r"^(\d{4})[-/](\d\d)[-/](\d\d)[ T](\d\d:\d\d:\d\d(?:[.,]\d+)?)\s*(Z|[+-]\d\d:?\d\d)?$")
 _COMPACT = re.compile(r"^(\d{4})(\d\d)(\d\d) (\d\d:\d\d:\d\d)$")
+_DAYED = re.compile(r"^(\d\d)([-/.])(\d\d)\2(\d{4})[ T](\d\d:\d\d:\d\d(?:\.\d+)?)$")
 _CTIME = "%a %b %d %H:%M:%S %Y"
 _ZONE = re.compile(r"(?<=:\d\d) [A-Z]{2,5}(?= \d{4}$)")  # as ``date`` prints it; a name of many meanings
 
@@ -128,6 +129,8 @@ def iso_time(text: str) -> str | None:
     if found:
         zone = (found[5] or "").replace("Z", "+00:00")
         return _valid(f"{found[1]}-{found[2]}-{found[3]}T{found[4].replace(',', '.')}{zone}")
+    if dayed := _DAYED.match(text.strip()):
+        return _by_its_day(dayed)
     compact = _COMPACT.match(text.strip())
     if compact:
         return _valid(f"{compact[1]}-{compact[2]}-{compact[3]}T{compact[4]}")
@@ -139,6 +142,9 @@ def iso_time(text: str) -> str | None:
 
 def seconds_between(first: str, last: str) -> float | None:
     """Seconds from one printed time to another (stamps, times of day, or bare seconds); None if unknown."""
+    days = _DAYED.match(first.strip()), _DAYED.match(last.strip())
+    if days[0] and days[1] and days[0].group(1, 3, 4) == days[1].group(1, 3, 4):
+        first, last = days[0][5], days[1][5]  # of one day, whichever of its numbers is the month
     a, b = seconds_of(first), seconds_of(last)
     return b - a if a is not None and b is not None and b >= a else None
 
@@ -160,6 +166,13 @@ def _limit(gpu: GpuTrace) -> float | None:
         if metric in gpu.metrics:
             return gpu.metrics[metric]["max"]
     return None
+
+
+def _by_its_day(found: re.Match[str]) -> str | None:
+    """``13-03-2026 …`` in ISO 8601; None where either number could be the month."""
+    one, other = found[1], found[3]
+    months = [pair for pair in ((one, other), (other, one)) if int(pair[1]) > 12]
+    return _valid(f"{found[4]}-{months[0][0]}-{months[0][1]}T{found[5]}") if len(months) == 1 else None
 
 
 def _valid(stamp: str) -> str | None:
