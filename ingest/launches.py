@@ -7,6 +7,7 @@ fields. Must not read files.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -175,3 +176,15 @@ def common_launch(launches: list[Launch]) -> Launch:
         if all(one.settings.get(key) == value for one in rest)
     }
     return Launch(engine=first.engine, version=first.version, model=first.model, settings=shared)
+
+
+def command_words(value: object) -> list[str]:
+    """The words of a command that metadata hold as a list or as a line."""
+    if isinstance(value, list):
+        return [str(one) for one in value if isinstance(one, str | int | float)]
+    if not isinstance(value, str):
+        return []
+    try:
+        return shlex.split(value.replace("\\\n", " "))
+    except ValueError:
+        return value.split()

@@ -245,3 +245,12 @@ def test_a_label_of_no_result_names_no_quantity(label: str) -> None:
 )
 def test_a_version_is_read_without_the_name_of_its_engine(printed: str, release: str) -> None:
     assert names.release(printed) == release
+
+
+def test_what_is_asked_of_a_server_is_no_result_of_it() -> None:
+    wishes = {
+        "slos": {"ttft_p90": 10000, "itl_p99": 100},
+        "served": {"concurrency": 4, "ttft_p90": 812, "itl_p99": 31},
+    }
+    rows = find_rows({"metadata": wishes}).rows
+    assert [row["ttft_p90"] for row in rows] == [812]

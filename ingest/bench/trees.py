@@ -42,6 +42,9 @@ _COUNT = re.compile(r"(?:chip_|gpu_|device_|num_)?(?:count|gpus|number|n)")
 _MACHINE = ("host", "machine", "hardware", "platform")
 _FOLDED = ("median", "mean", "average", "avg", "best", "aggregate", "summary", "averages", "medians")
 _DETAILS = re.compile(r"metrics|timings?|stats|usage|result|response")
+_ASKED = re.compile(
+    r"(?:latency_|target_)?(?:slos?|slas?)(?:_targets?)?|(?:slo_)?(?:thresholds|objectives)"
+)  # no results, but wishes
 _OF_EACH = re.compile(
     r"(?:per_)?(?:streams?|lanes?|requests?|responses|completions|clients|users?)(?:_details|_results)?"
 )
@@ -166,6 +169,7 @@ def _below(value: Mapping[str, Any], is_result: bool) -> Iterable[str]:
     left = folded if listed - single else set()
     left |= single if known else set()
     left |= {key for key, one in value.items() if isinstance(one, Mapping) and members.is_spread(key, one)}
+    left |= {key for key in value if _ASKED.fullmatch(str(key).lower())}
     return [key for key, one in value.items() if isinstance(one, Mapping | list) and key not in left]
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
@@ -24,6 +23,7 @@ from ingest.formats import Format, Unreadable
 from ingest.launches import (
     assignments_in,
     backend_of,
+    command_words,
     common_launch,
     engine_in_text,
     engine_of_image,
@@ -45,8 +45,10 @@ _RESULT = re.compile(
     r"(?i)throughput|ttft|tpot|\bitl|latency|tok_?s\b|tokens_per_s|tps\b|per_second|p9[059]|accuracy|\bresults?\b"
 )
 _NAMED = re.compile(r"meta(?:data)?\b|manifest|run_?info")
+_OTHER_DEVICE = re.compile(r'"(?:smartctl|/dev/(?:nvme|sd)\w+)"')  # a disk
 _TEXT = re.compile(r'"(?P<key>[A-Za-z_]\w{0,40})"\s*:\s*"(?P<value>[^"\n]{2,120})"')
 _WHO = frozenset({"gpu", "engine", "model", "driver", "cuda"})
+_CLASSES = ("default", "auto", "cuda", "cuda:0", "gpu", "cpu")  # of devices, no products
 _WEAK = 0.35  # it says who was measured, with figures that nothing else reads
 _LARGEST = 8 << 20
 _NOT_LIBRARIES = ("driver", "cuda", "kernel", "glibc")
@@ -55,7 +57,7 @@ _NOT_LIBRARIES = ("driver", "cuda", "kernel", "glibc")
 def sniff(source: Source) -> float:
     """Keys of several kinds, one of them a command, an engine's version or a server's settings."""
     head = source.head.lstrip("\ufeff \t\r\n")
-    if not head.startswith("{"):
+    if not head.startswith("{") or _OTHER_DEVICE.search(head):
         return 0.0
     keys = {key.lower() for key in _ANY_KEY.findall(head)}
     kinds = {kind for key in keys if (kind := kind_of(key))}
@@ -93,7 +95,11 @@ def read(source: Source) -> Reading:
         raise Unreadable(f"the JSON is damaged or cut: {error}") from None
     if not isinstance(raw, dict):
         raise Unreadable("the JSON holds no object at its top")
-    return reading_of(source, raw, "run_meta")
+    reading = reading_of(source, raw, "run_meta")
+    told = reading.experiments[0]
+    if not (told.backend.engine or told.model.name or told.hardware != Hardware() or "run" in reading.extra):
+        raise Unreadable("it names no model, no engine, no hardware, and no end of a run")
+    return reading
 
 
 def reading_of(source: Source, raw: Mapping[str, Any], form: str) -> Reading:
@@ -234,7 +240,7 @@ class _Meta:
                 texts = [one for one in value.values() if isinstance(one, str)]
                 launch = common_launch([one for text in texts for one in parse_shell(text, environment)])
             else:
-                words = _words(value)
+                words = command_words(value)
                 launch = parse_command(words, environment, version=version) if words else Launch()
             if launch.engine:
                 return launch
@@ -295,7 +301,7 @@ class _Meta:
             if isinstance(value, dict):
                 found |= self._of_mapping(value, engine)
             elif isinstance(value, list) or (isinstance(value, str) and "--" in value):
-                found |= self._of_words(_words(value), engine)
+                found |= self._of_words(command_words(value), engine)
         return found
 
     def _of_mapping(self, value: Mapping[str, Any], engine: str | None) -> dict[str, Any]:
@@ -304,7 +310,7 @@ class _Meta:
             if kind_of(key) == "environment":
                 self.found.setdefault("environment", []).append((key, inner))
             elif isinstance(inner, str) and inner.strip().startswith("--"):
-                more |= self._of_words(_words(inner), engine)
+                more |= self._of_words(command_words(inner), engine)
             elif inner is not None and not isinstance(inner, dict | list):
                 plain[key] = inner
         return canonical_settings(engine, plain) | more
@@ -346,6 +352,7 @@ class _Meta:
         times = re.match(r"^\s*(\d+)\s*[x×]\s*(.+)$", text or "")
         if times:
             text, count = times[2], count or int(times[1])
+        text = None if text and text.lower() in _CLASSES else text
         product = find_gpu(text) if text else None
         name = product.name if product else text
         return hardware(
@@ -361,17 +368,6 @@ def _is_closed(kind: str | None, value: Mapping[str, Any]) -> bool:
     return kind in ("settings", "killed_by") or (
         kind == "environment" and any(map(str.isupper, map(str, value)))
     )
-
-
-def _words(value: Any) -> list[str]:
-    if isinstance(value, list):
-        return [str(one) for one in value if isinstance(one, str | int | float)]
-    if not isinstance(value, str):
-        return []
-    try:
-        return shlex.split(value.replace("\\\n", " "))
-    except ValueError:
-        return value.split()
 
 
 def _bench(one: Mapping[str, Any]) -> dict[str, Any]:
