@@ -30,7 +30,8 @@ _CHART = re.compile(
     r"^[ \t]+(?:- )?modelURL:\s*\S|^(?:vllm|sglang|trtllm|tgi):\s*\n(?:\s*#.*\n)*\s+model:\s*\S", re.MULTILINE
 )
 _VALUES = re.compile(
-    r"^[ \t]*(?:framework|engine):\s*['\"]?(?:vllm|sglang|trtllm|tensorrt-llm|tgi)\b|^(?:vllm|sglang|trtllm|tgi):\s*$",
+    r"^[ \t]*(?:framework|engine):\s*['\"]?(?:vllm|sglang|trtllm|tensorrt-llm|tgi)\b|"
+    r"^(?:vllm|sglang|trtllm|tgi):\s*$",
     re.MULTILINE,
 )
 _NAMED_MODEL = re.compile(r"^[ \t]*model:[ \t]*\n(?:\s*#.*\n)*\s+name:\s*\S+/\S", re.MULTILINE)
