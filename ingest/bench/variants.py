@@ -145,6 +145,8 @@ def _told_apart(same: Iterable[str]) -> dict[str, str]:
 
 def _as_written(label: str, own: str) -> str:
     """A setup's words as the label has them: all before a unit in brackets, or those that are its own."""
+    if named(own)[0] != "test":
+        return own
     written = re.sub(r"\s*\([^()]*\)$", "", label)
     if written != label and (words_of(written) == own or understand(written) is None):
         return written
