@@ -33,6 +33,7 @@ class Quantity:
 # How the names of metrics begin that are results of serving.
 RESULTS = ("ttft", "tpot", "itl", "e2e", "output_tok_s", "input_tok_s", "total_tok_s", "tok_s", "request_s")
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+(?:\.\d+)?|%|µ")
+_BY_MINUTE = re.compile(r"/\s?min\b")
 _PROPER = re.compile(r"(?i)vllm|sglang|tensorrt|trtllm|lmdeploy|mlperf|(?-i:\b[A-Z]{2,}s\b)")  # one word each
 _LONGEST = 400  # longer text is no label
 _LABELS = json.loads(Path(__file__).with_name("labels.json").read_text(encoding="utf-8"))
@@ -146,6 +147,7 @@ def _words_of(label: str) -> str:
     text = _PROPER.sub(lambda found: f" {found[0].lower()} ", text)
     text = re.sub(r"(?<![A-Za-z])[Ee]2[Ee][Ll]?", " eel ", text)  # so that the digit does not split the word
     text = re.sub(r"(?<![A-Za-z])[Pp]_?(\d+)", r"P\1", text)
+    text = _BY_MINUTE.sub(" per minute", text) if "/" in text else text
     words = [word.lower() for word in _WORD.findall(text)]
     joined = re.sub(r"\bp (\d)", r"p\1", " ".join(words))
     joined = re.sub(r"\bpre (fill\w*)\b", r"pre\1", joined)

@@ -114,8 +114,9 @@ def _facts(row: Mapping[str, Any]) -> Facts:
     )
 
 
-def _counts_tokens(model: str, release: str) -> bool:
-    """Whether a round counted tokens of a model; of GPT-J it did so from v4.1 on."""
+def _counts_tokens(row: Mapping[str, Any]) -> bool:
+    """Whether a round counted tokens of a row's model; of GPT-J it did so from v4.1 on."""
+    model, release = str(_get(row, "model")), str(row.get("version") or row.get("Version") or "")
     found = re.match(r"v?(\d+)\.(\d+)", release)
     older = found is not None and (int(found[1]), int(found[2])) < (4, 1)
     return _TOKEN_MODELS.search(model) is not None and not (older and model.lower().startswith("gptj"))
@@ -125,7 +126,7 @@ def _point(row: Mapping[str, Any], line: int) -> Measurement:
     units, value = str(_get(row, "units") or "").lower(), cells.number(_get(row, "result"))
     name, factor = _UNITS.get(units, ("", 1.0))
     known = {}
-    if name == "request_s" and _counts_tokens(str(_get(row, "model")), str(row.get("version") or "")):
+    if name == "request_s" and _counts_tokens(row):
         name, known = "output_tok_s", {"output_tok_s": f"Result in {units}; language models count tokens"}
     scenario = str(_get(row, "scenario") or "")
     load = {"test": f"MLPerf {scenario}".strip(), "scenario": scenario, "release": row.get("version")}
