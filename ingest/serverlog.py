@@ -53,6 +53,7 @@ COMMON_RULES: tuple[Rule, ...] = (
         "facts",
         r"Using CUDA (?P<cuda>[\d.]+) driver version \S+ with kernel driver version (?P<driver>[\d.]+\d)",
     ),
+    rule("(UUID: GPU-", "facts", r"^\W*GPU \d+: (?P<gpu>[\w .()-]{3,80}?) \(UUID: GPU-"),
     rule("aiting for ", "waiting", r"[Ww]aiting for .{1,80} to (?:start|be ready|join)"),
     rule("KeyboardInterrupt", "stopped", r"^KeyboardInterrupt\b"),
     rule("Driver Version:", "facts", r"Driver Version: (?P<driver>[\d.]+).*?CUDA Version: (?P<cuda>[\d.]+)"),
