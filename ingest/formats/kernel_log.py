@@ -39,6 +39,9 @@ _BOOT = re.compile(r"^(?:\[ +0\.0+\] |.{0,80}\bkernel: )(?:Linux version \d|Comm
 _FAULT = re.compile(
     r"amdgpu.*?(?:GPU reset|ring [\w.]+ timeout|VM_L2_PROTECTION_FAULT|page fault|MES failed to respond)"
 )
+_AMD_LINE = re.compile(
+    r"^(?:\[[^\]\n]{4,40}\] |.{0,60}? kernel: )?amdgpu [\da-f]{4}:[\da-f]{2}:[\da-f]{2}\.\d: ", re.MULTILINE
+)
 _RECOVERED = re.compile(r"amdgpu.*?(?:reset succeeded|recovered through reset)")
 # A message of the driver that it breaks into lines: which card, then what is wrong with it.
 _NAMED = re.compile(r"NVRM: The NVIDIA GPU (?P<pci>[\da-fA-F:.]+)")
@@ -103,7 +106,8 @@ def sniff(source: Source) -> float:
     """By the kernel's own words; a bare stamp in brackets alone proves nothing."""
     if _BOOT.search(source.head):
         return 0.9
-    return max(marks(head, sure=_SURE, likely=("amdgpu 0000:",)) for head in (source.head, source.raw_head))
+    sure = max(marks(head, sure=_SURE) for head in (source.head, source.raw_head))
+    return sure or (0.5 if _AMD_LINE.search(source.head) else 0.0)
 
 
 def read(source: Source) -> Reading:
