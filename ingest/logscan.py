@@ -74,6 +74,7 @@ class _Scanner:
         self._wrappers = source.wrappers
         self._errors = Tracebacks(table())
         self._readers: list[Reader] = [one() for one in (*READERS, *grammar.readers)]
+        self._inside = False  # whether a reader is inside of what spans several lines
         self._markers = [one.marker for one in grammar.bulk]
         self._dull: dict[bytes, bool] = {}
         self._alike: Counter[tuple[str, bytes]] = Counter()
@@ -98,7 +99,7 @@ class _Scanner:
 
     def _finish(self) -> Scan:
         result = self.result
-        if any(one.active for one in self._readers):
+        if self._inside:
             self._line(Line(result.total, "", is_plain=False), b"")  # ends what the last line left open
         result.findings = self._errors.finish()
         result.events = sorted([*result.events, *self._samples], key=lambda one: one.line)
@@ -113,7 +114,7 @@ class _Scanner:
             if known is None and len(dull) > MANY_SHAPES:
                 shape = HEX.sub(b"", raw)
                 known = dull.get(shape)
-            if known is not None and not errors.is_open and not any(one.active for one in self._readers):
+            if known is not None and not errors.is_open and not self._inside:
                 self.result.understood += known
                 self.result.unknown += not known
                 continue
@@ -151,8 +152,8 @@ class _Scanner:
             told += reader.feed(line)
         for kind, values in told:
             self._keep(Event(kind, line.number, line.process, values, line.text, line.time), shape)
-        inside = in_error or any(one.active for one in self._readers)
-        return self._errors.feed(line) or bool(told) or inside
+        self._inside = any(one.active for one in self._readers)
+        return self._errors.feed(line) or bool(told) or in_error or self._inside
 
     def _clock(self, line: Line) -> None:
         result = self.result
