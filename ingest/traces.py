@@ -5,6 +5,7 @@ Owns what all GPU trace formats share once they have counted. Must not parse any
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -42,7 +43,7 @@ def telemetry_of(
     found = Telemetry(
         samples=samples,
         rows=sum(gpu.samples for gpu in gpus) if rows is None else rows,
-        interval_s=round(span / (samples - 1), 3) if span and samples > 1 else None,
+        interval_s=round(span / (samples - 1), 3) if span and span < math.inf and samples > 1 else None,
         started=started,
         ended=ended,
         gpus=gpus,

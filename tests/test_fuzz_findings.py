@@ -38,6 +38,10 @@ FOUND = {
     "GPU  Temp  AvgPwr  SCLK  MCLK  Fan  Perf  PwrCap  VRAM%  GPU%\n"
     "0x1  35.0c 1.2.3W 800Mhz 900Mhz 0% auto 300.0W 0% 0%\n",
     "kbctl.toml": f"gpu = {HUGE}\n",
+    "hey.txt": "Summary:\n  Total:\t1..2 secs\n  Requests/sec:\t159..1\n",
+    "agg.json": '{"hw": 1.5, "framework": [1], "model": [[1]], "conc": 4, "tp": 8, "tput_per_gpu": 12.5}',
+    "answer.json": '{"status": "success", "data": {"result": [{"metric": {"__name__": '
+    '"DCGM_FI_DEV_GPU_TEMP", "gpu": "0"}, "values": [[1' + "0" * 400 + ', "97"]]}]}}',
     "latency.json": '{"avg_latency": 1' + "0" * 400 + ', "latencies": [1.0], "percentiles": {"50": 1.0}}',
     "pmon.txt": "# gpu pid type sm mem enc dec command\n# Idx # C/G % % % % name\n"
     f"  0 77 C {HUGE} 1 - - python\n",

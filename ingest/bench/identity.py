@@ -33,6 +33,18 @@ _COUNT_AFTER = re.compile(
 )
 
 
+_TEXTS = (
+    "model",
+    "gpu",
+    "engine",
+    "engine_version",
+    "quantization",
+    "driver",
+    "cuda",
+    "started",
+)
+
+
 @dataclass(slots=True)
 class Facts:
     """What a source says about the server that was measured. Everything may be unknown.
@@ -56,6 +68,14 @@ class Facts:
     warnings: list[Warning] = field(default_factory=list)
     load: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Names are texts: a number is one as it is printed, anything else says nothing."""
+        for name in _TEXTS:
+            told: object = getattr(self, name)
+            if told is not None and not isinstance(told, str):
+                is_number = isinstance(told, int | float) and not isinstance(told, bool)
+                setattr(self, name, str(told) if is_number else None)
+
     def key(self) -> str:
         """Equal for facts that describe the same server."""
         named = {
@@ -68,6 +88,7 @@ class Facts:
 
 def experiment(facts: Facts, measurements: Iterable[Measurement]) -> Experiment:
     """An experiment with an unknown server start, from what a benchmark says about it."""
+    facts = replace(facts)
     engine = names.engine(facts.engine)
     return Experiment(
         hardware=hardware(facts),

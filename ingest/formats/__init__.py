@@ -92,13 +92,14 @@ def read_source(source: Source, columns: Sequence[str] = ()) -> Reading:
 def read_as(found: Format, source: Source, columns: Sequence[str] = ()) -> Reading:
     """What a source tells as this format; raises as the format's ``read`` does.
 
-    Python turns no more than 4,300 digits into a number, wherever a parser meets them: a source for which
-    it refuses is read again without any that nobody can mean as a number.
+    Python turns no more than 4,300 digits into a number, and no more than 308 into a float, wherever a
+    parser meets them: a source for which it refuses is read again without any that nobody can mean so.
     """
     try:
         return _read_as(found, source, columns)
-    except ValueError as error:
-        if "set_int_max_str_digits" not in str(error) or source.size > MOST_READ_AGAIN:
+    except (ValueError, OverflowError) as error:
+        too_long = isinstance(error, OverflowError) or "set_int_max_str_digits" in str(error)
+        if not too_long or source.size > MOST_READ_AGAIN:
             raise
     told = _read_as(found, _with_data(source, _ENDLESS.sub(b"null", source.data)), columns)
     left_out = Problem(line=None, what="numbers of 300 digits and more are left out")

@@ -125,7 +125,8 @@ def read_json(source: Source) -> Reading:
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"the JSON is damaged or cut: {error}") from None
     rows = raw.get("gpu_data") if isinstance(raw, dict) else raw
-    listed = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else [raw]
+    listed = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    listed = listed or ([raw] if isinstance(raw, dict) else [])
     cards = [(row["gpu"], dict(_flat(row, ""))) for row in listed if isinstance(row.get("gpu"), int)]
     return _reading(source, "amd_smi_json", cards, source.text.count("\n") + 1)
 

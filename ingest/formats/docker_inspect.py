@@ -70,7 +70,7 @@ def _launch(container: Mapping[str, Any], config: Mapping[str, Any]) -> Launch:
     image = config.get("Image") or (tags[0] if isinstance(tags, list) and tags else "")
     engine, version = engine_of_image(str(image))
     environment = _environment(config.get("Env"))
-    words = [str(one) for key in ("Entrypoint", "Cmd") for one in config.get(key) or ()]
+    words = [str(one) for key in ("Entrypoint", "Cmd") for one in _listed(config.get(key))]
     inside = [one for word in words if " " in word for one in parse_shell(word, environment, version=version)]
     launch = inside[0] if inside else parse_command(words, environment, version=version)
     if launch.engine:
@@ -81,7 +81,7 @@ def _launch(container: Mapping[str, Any], config: Mapping[str, Any]) -> Launch:
 
 
 def _environment(told: Any) -> dict[str, str]:
-    pairs = (str(one).partition("=") for one in told or ())
+    pairs = (str(one).partition("=") for one in _listed(told))
     return {
         name: value
         for name, _, value in pairs
@@ -89,9 +89,13 @@ def _environment(told: Any) -> dict[str, str]:
     }
 
 
+def _listed(told: Any) -> list[Any]:
+    return told if isinstance(told, list) else []
+
+
 def _cards(host: Mapping[str, Any]) -> int | None:
     """GPUs that the container asked for; ``--gpus all`` says no number."""
-    asked = [one for one in host.get("DeviceRequests") or () if isinstance(one, Mapping)]
+    asked = [one for one in _listed(host.get("DeviceRequests")) if isinstance(one, Mapping)]
     for one in asked:
         ids, count = one.get("DeviceIDs"), one.get("Count")
         if isinstance(ids, list) and ids:

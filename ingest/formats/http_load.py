@@ -15,54 +15,61 @@ from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
 
+_N = r"\d+(?:\.\d+)?"
 _TIME = r"(?P<v>\d+(?:\.\d+)?)\s*(?P<unit>us|ms|s|m)\b"
 _UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "secs": 1e3, "m": 6e4}
 _HEY = (
-    ("duration_s", 1.0, re.compile(r"^\s*Total:\s+(?P<v>[\d.]+) secs")),
-    ("e2e_ms_max", 1e3, re.compile(r"^\s*Slowest:\s+(?P<v>[\d.]+) secs")),
-    ("e2e_ms_min", 1e3, re.compile(r"^\s*Fastest:\s+(?P<v>[\d.]+) secs")),
-    ("e2e_ms_mean", 1e3, re.compile(r"^\s*Average:\s+(?P<v>[\d.]+) secs")),
-    ("request_s", 1.0, re.compile(r"^\s*Requests/sec:\s+(?P<v>[\d.]+)")),
+    ("duration_s", 1.0, re.compile(r"^\s*Total:\s+(?P<v>\d+(?:\.\d+)?) secs")),
+    ("e2e_ms_max", 1e3, re.compile(r"^\s*Slowest:\s+(?P<v>\d+(?:\.\d+)?) secs")),
+    ("e2e_ms_min", 1e3, re.compile(r"^\s*Fastest:\s+(?P<v>\d+(?:\.\d+)?) secs")),
+    ("e2e_ms_mean", 1e3, re.compile(r"^\s*Average:\s+(?P<v>\d+(?:\.\d+)?) secs")),
+    ("request_s", 1.0, re.compile(r"^\s*Requests/sec:\s+(?P<v>\d+(?:\.\d+)?)")),
     ("completed", 1.0, re.compile(r"^\s*\[200\]\s+(?P<v>\d+) responses")),
 )
 _AB = (
-    ("duration_s", 1.0, re.compile(r"^Time taken for tests:\s+(?P<v>[\d.]+) seconds")),
+    ("duration_s", 1.0, re.compile(r"^Time taken for tests:\s+(?P<v>\d+(?:\.\d+)?) seconds")),
     ("completed", 1.0, re.compile(r"^Complete requests:\s+(?P<v>\d+)")),
     ("failed", 1.0, re.compile(r"^Failed requests:\s+(?P<v>\d+)")),
-    ("request_s", 1.0, re.compile(r"^Requests per second:\s+(?P<v>[\d.]+)")),
-    ("e2e_ms_mean", 1.0, re.compile(r"^Time per request:\s+(?P<v>[\d.]+) \[ms\] \(mean\)")),
+    ("request_s", 1.0, re.compile(r"^Requests per second:\s+(?P<v>\d+(?:\.\d+)?)")),
+    ("e2e_ms_mean", 1.0, re.compile(r"^Time per request:\s+(?P<v>\d+(?:\.\d+)?) \[ms\] \(mean\)")),
 )
 _WRK = (
-    ("duration_s", 1.0, re.compile(r"^\s+\d+ requests in (?P<v>[\d.]+)s,")),
-    ("duration_s", 60.0, re.compile(r"^\s+\d+ requests in (?P<v>[\d.]+)m,")),
-    ("completed", 1.0, re.compile(r"^\s+(?P<v>\d+) requests in [\d.]+m?s?,")),
-    ("request_s", 1.0, re.compile(r"^Requests/sec:\s+(?P<v>[\d.]+)")),
+    ("duration_s", 1.0, re.compile(r"^\s+\d+ requests in (?P<v>\d+(?:\.\d+)?)s,")),
+    ("duration_s", 60.0, re.compile(r"^\s+\d+ requests in (?P<v>\d+(?:\.\d+)?)m,")),
+    ("completed", 1.0, re.compile(r"^\s+(?P<v>\d+) requests in \d+(?:\.\d+)?m?s?,")),
+    ("request_s", 1.0, re.compile(r"^Requests/sec:\s+(?P<v>\d+(?:\.\d+)?)")),
 )
 _K6 = (
-    ("request_s", 1.0, re.compile(r"^\s*http_reqs\.*:\s+\d+\s+(?P<v>[\d.]+)/s")),
+    ("request_s", 1.0, re.compile(r"^\s*http_reqs\.*:\s+\d+\s+(?P<v>\d+(?:\.\d+)?)/s")),
     ("completed", 1.0, re.compile(r"^\s*http_reqs\.*:\s+(?P<v>\d+)\s")),
-    ("failed", 1.0, re.compile(r"^\s*http_req_failed\.*:\s+[\d.]+%\s+[✓✔]?\s*(?P<v>\d+)\b")),
+    ("failed", 1.0, re.compile(r"^\s*http_req_failed\.*:\s+\d+(?:\.\d+)?%\s+[✓✔]?\s*(?P<v>\d+)\b")),
 )
 _VEGETA = (
-    ("request_s", 1.0, re.compile(r"^Requests\s+\[total, rate, throughput\]\s+\d+, [\d.]+, (?P<v>[\d.]+)")),
+    (
+        "request_s",
+        1.0,
+        re.compile(rf"^Requests\s+\[total, rate, throughput\]\s+\d+, {_N}, (?P<v>{_N})"),
+    ),
     ("completed", 1.0, re.compile(r"^Status Codes\s+\[code:count\].*?\b200:(?P<v>\d+)")),
 )
 _SPAN = re.compile(r"(?P<v>\d+(?:\.\d+)?)(?P<unit>h|ms|m|s|µs|us|ns)")
 _K6_TREND = re.compile(
     r"^\s*(?P<name>http_req_duration|\w*(?:ttft|time_to_first_token|tpot)\w*)\.*:\s+(?P<rest>avg=.*)"
 )
-_K6_STAT = re.compile(r"(?P<stat>avg|min|med|max|p\([\d.]+\))=(?P<span>[\d.hmsµun]+)")
+_K6_STAT = re.compile(r"(?P<stat>avg|min|med|max|p\(\d+(?:\.\d+)?\))=(?P<span>[\d.hmsµun]+)")
 _VEGETA_TIMES = re.compile(r"^(?:Latencies|Duration)\s+\[(?P<names>[^\]]+)\]\s+(?P<spans>\S.*)")
-_VEGETA_RATE = re.compile(r"^Requests\s+\[total, rate, throughput\]\s+(?P<total>\d+), (?P<rate>[\d.]+), ")
-_HEY_SHARE = re.compile(r"^\s*(?P<q>\d{2})%+ in (?P<v>[\d.]+) secs")
+_VEGETA_RATE = re.compile(
+    r"^Requests\s+\[total, rate, throughput\]\s+(?P<total>\d+), (?P<rate>\d+(?:\.\d+)?), "
+)
+_HEY_SHARE = re.compile(r"^\s*(?P<q>\d{2})%+ in (?P<v>\d+(?:\.\d+)?) secs")
 _AB_SHARE = re.compile(r"^\s+(?P<q>\d{2})%\s+(?P<v>\d+)$")
 _WRK_SHARE = re.compile(rf"^\s+(?P<q>\d{{2}}(?:\.\d+)?)%\s+{_TIME}\s*$")
-_WRK_MEAN = re.compile(rf"^\s+Latency\s+{_TIME}\s+(?P<std>[\d.]+)(?P<stdunit>us|ms|s|m)\s")
+_WRK_MEAN = re.compile(rf"^\s+Latency\s+{_TIME}\s+(?P<std>\d+(?:\.\d+)?)(?P<stdunit>us|ms|s|m)\s")
 _WRK_ERRORS = re.compile(r"^\s+Socket errors: (?P<counts>connect \d.*)")
 _WIDTHS = (
-    re.compile(r"^\s*vus_max\.*:\s+(?P<n>\d+)"),
-    re.compile(r"^Concurrency Level:\s+(?P<n>\d+)"),
-    re.compile(r"^\s*\d+ threads and (?P<n>\d+) connections"),
+    re.compile(r"^\s*vus_max\.*:\s+(?P<n>\d{1,9})"),
+    re.compile(r"^Concurrency Level:\s+(?P<n>\d{1,9})"),
+    re.compile(r"^\s*\d+ threads and (?P<n>\d{1,9}) connections"),
 )
 _STARTS = (
     ("hey", re.compile(r"^Summary:\s*$"), _HEY),

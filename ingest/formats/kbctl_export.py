@@ -12,7 +12,7 @@ from pathlib import Path
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import Experiment, Problem, Reading
-from kb.wire import experiment_from_wire
+from kb.wire import experiment_from_wire, experiment_to_wire
 
 SCHEMA = '"schema": "kbctl.export/1"'
 
@@ -55,6 +55,7 @@ def _experiment(wire: dict[str, object], path: str) -> Experiment:
     experiment = experiment_from_wire(wire)
     if not experiment.run.startswith("run:"):
         raise ValueError("it has no run id")
+    experiment_to_wire(experiment)  # what cannot be written again was not read
     return replace(experiment, sources=(path,), joined=())
 
 

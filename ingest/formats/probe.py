@@ -178,7 +178,7 @@ def _of_choice(choice: Mapping[str, Any]) -> dict[str, Any]:
         found["runner_up_gap"] = [_chat_gap(row) for row in rows]
     elif isinstance(told, Mapping):
         found |= {"tokens": told.get("tokens"), "logprobs": told.get("token_logprobs")}
-        found["runner_up_gap"] = [_gap(row) for row in told.get("top_logprobs") or ()]
+        found["runner_up_gap"] = [_gap(row) for row in _list(told.get("top_logprobs")) or ()]
     if isinstance(choice.get("token_ids"), list):
         found["tokens"] = choice["token_ids"]
     return found
@@ -187,9 +187,10 @@ def _of_choice(choice: Mapping[str, Any]) -> dict[str, Any]:
 def _of_sglang(response: Mapping[str, Any]) -> dict[str, Any]:
     meta = response.get("meta_info")
     meta = meta if isinstance(meta, Mapping) else {}
-    rows = [row for row in meta.get("output_token_logprobs") or () if isinstance(row, list) and len(row) >= 2]
+    told = _list(meta.get("output_token_logprobs")) or ()
+    rows = [row for row in told if isinstance(row, list) and len(row) >= 2]
     finish = meta.get("finish_reason")
-    tops = meta.get("output_top_logprobs") or ()
+    tops = _list(meta.get("output_top_logprobs")) or ()
     return {
         "text": response.get("text"),
         "finish": finish.get("type") if isinstance(finish, Mapping) else finish,
@@ -237,7 +238,7 @@ def _prompt(request: Mapping[str, Any]) -> str | None:
 def _finite(values: Any) -> list[float | None] | None:
     """The same with NaN and infinities as None: what is stored must be JSON."""
     told = values if isinstance(values, list) else []
-    return [one if one is not None and math.isfinite(one) else None for one in told] or None
+    return [one if isinstance(one, int | float) and math.isfinite(one) else None for one in told] or None
 
 
 def _list(value: Any) -> list[Any] | None:
@@ -253,8 +254,8 @@ def _rounded(value: Any) -> float | None:
 
 
 def _gap(row: Any) -> float | None:
-    values = row.values() if isinstance(row, dict) else row
-    best = sorted((one for one in values or () if isinstance(one, int | float)), reverse=True)
+    values = row.values() if isinstance(row, dict) else _list(row) or ()
+    best = sorted((one for one in values if isinstance(one, int | float)), reverse=True)
     return best[0] - best[1] if len(best) > 1 else None
 
 

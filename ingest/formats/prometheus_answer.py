@@ -95,7 +95,9 @@ def _take(
 
 
 def _points(series: Mapping[str, Any]) -> Iterator[tuple[float, float]]:
-    for point in series.get("values") or [series.get("value")]:
+    values = series.get("values")
+    points: list[Any] = values if isinstance(values, list) else [series.get("value")]
+    for point in points:
         try:
             time, value = float(point[0]), float(point[1])
         except (TypeError, ValueError, IndexError, KeyError):

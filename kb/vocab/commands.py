@@ -9,6 +9,7 @@ cannot be read is returned as an unknown flag, never raised.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -292,7 +293,9 @@ def _typed(option: Option, text: str) -> Any:
 
 
 def _number(text: str, *, whole: bool) -> Any:
-    return int(text) if whole and re.fullmatch(r"-?\d{1,40}", text) else float(text)
+    if whole and re.fullmatch(r"-?\d{1,40}", text):
+        return int(text)
+    return value if math.isfinite(value := float(text)) else text
 
 
 def _literal(text: str) -> Any:

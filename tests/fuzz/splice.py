@@ -13,10 +13,13 @@ import time
 import traceback
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from families import Family, families
+from other_values import documents, with_another_value
 
+_OTHER_VALUES = 0.4
 PIECES = (
     b"\0",
     b"\xff\xfe",
@@ -62,8 +65,10 @@ PIECES = (
 
 
 def mangled(seeds: list[bytes], chance: random.Random) -> bytes:
-    """A seed with one to eight changes."""
+    """A seed with one to eight changes, or, where it is JSON, at times with one value of another kind."""
     data = chance.choice(seeds)
+    if chance.random() < _OTHER_VALUES and (found := documents(data)):
+        return with_another_value(found, chance)
     for _ in range(chance.randint(1, 8)):
         at, length = chance.randint(0, len(data)), chance.choice((0, 0, 1, 5, 80, 2000))
         other = chance.choice(seeds)
