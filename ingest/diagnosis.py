@@ -149,8 +149,11 @@ def how_sure(incident: Incident) -> tuple[str, str]:
     """(high | medium | low, why)."""
     failure = incident.experiment.outcome.failure
     if failure is None:
-        ready = incident.experiment.outcome.stage == "ready"
-        return "high", f"the log shows {'the server ready' if ready else 'requests being served'}"
+        shown = {"ready": "the server ready", "serve": "requests being served"}
+        stage = incident.experiment.outcome.stage or ""
+        if stage not in shown:
+            return "low", "too little of it is here"
+        return "high", f"the log shows {shown[stage]}"
     if failure.signature == "unknown":
         return "low", "this error is not in the symptom table"
     if failure.signature in ("killed", "child-killed", "hang-capture", "hang-distributed"):

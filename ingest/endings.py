@@ -74,8 +74,9 @@ def _left(start: Start, death: Finding, peer: Finding, warnings: tuple[Warning, 
 
 def without_error(start: Start, warnings: tuple[Warning, ...]) -> Verdict:
     """The log names no cause: a peer went away, or it simply ends."""
-    peer = _left_last(start)
-    return _left(start, peer, peer, warnings) if peer else _at_its_end(start, warnings)
+    if peer := _left_last(start):
+        return _left(start, peer, peer, warnings)
+    return _broken_off(start, warnings) or _at_its_end(start, warnings)
 
 
 def _at_its_end(start: Start, warnings: tuple[Warning, ...]) -> Verdict:
@@ -100,6 +101,20 @@ def _at_its_end(start: Start, warnings: tuple[Warning, ...]) -> Verdict:
         return _ended(start, "hang", signature, what, warnings)
     what = f"The log ends at stage {stage} without any error: killed from outside, cut off, or still running."
     return _ended(start, "killed", "killed", what, warnings)
+
+
+def _broken_off(start: Start, warnings: tuple[Warning, ...]) -> Verdict | None:
+    """What is to say where the log's last words stand inside a traceback."""
+    cut = next((one for one in start.findings if one.is_cut and one.line >= start.last - 2), None)
+    if cut is None or start.stage_at(start.last + 1) in ("ready", "serve"):
+        return None
+    stage = (start.stage_at(cut.line) if start.has_begun else None) or cut.stage
+    cause = "An exception was raised; the log breaks off inside its traceback, before it is named."
+    failure = Failure(signature="unknown", text=clip(cut.text), line=cut.line, cause=cause)
+    return Verdict(
+        Outcome(stage=stage, effect="crash", blame="unknown", failure=failure, warnings=warnings),
+        rank=cut.process,
+    )
 
 
 def _has_waited(start: Start) -> bool:

@@ -60,7 +60,7 @@ class Finding:
     ``chain`` is a number that the blocks of one exception chain share (0: no traceback), ``block`` the
     place in that chain, ``begun`` the line where the traceback begins; ``stage`` is what its frames show.
     ``more`` are the lines of the message after its first. ``count`` and ``last``
-    tell repeats.
+    tell repeats. ``is_cut`` is the last line of a traceback whose exception the log no longer shows.
     """
 
     line: int
@@ -77,6 +77,7 @@ class Finding:
     frame: str | None = None
     stage: Stage | None = None
     is_noise: bool = False
+    is_cut: bool = False
     match: Match | None = None
     matched: tuple[int, str] | None = None
 
@@ -110,6 +111,7 @@ class _Block:
     chain: int
     place: int
     line: int
+    last: tuple[int, str]
     rows: int = 0
     frame: str | None = None
     stage: Stage | None = None
@@ -146,11 +148,11 @@ class Tracebacks:
     def finish(self) -> list[Finding]:
         """All findings, classified; a traceback that the log cuts off gives the last exception it named."""
         for block in self._open.values():
-            if block.candidate is not None:
-                number, text = block.candidate
-                told = Finding(number, text[:MAX_TEXT], block.owner, block.level, True, block.chain)
-                told.stage = block.stage
-                self._add(told)
+            number, text = block.candidate or block.last
+            told = Finding(number, text[:MAX_TEXT], block.owner, block.level, True, block.chain)
+            told.stage, told.is_cut = block.stage, block.candidate is None
+            told.is_noise = told.is_cut or block.is_noise
+            self._add(told)
         self._open.clear()
         for finding in self.findings:
             finding.classify(self._table)
@@ -198,7 +200,7 @@ class Tracebacks:
         if chain == 0:
             self._chains += 1
             chain = self._chains
-        block = _Block(line.process, line.level, chain, place, line.number)
+        block = _Block(line.process, line.level, chain, place, line.number, (line.number, line.text))
         after_noise = line.number - self._noisy.get(key, -10) <= 3 and line.text.lstrip().startswith(
             TRACEBACK
         )
@@ -219,6 +221,7 @@ class Tracebacks:
             del self._open[key]
             return False
         if self._is_body(block, text):
+            block.last = (line.number, text) if text.strip() else block.last
             if found := _FRAME.match(text):
                 block.frame = f"{found['file']}:{found['line']} in {found['function']}"
                 block.stage = later(block.stage, stage_of(found["function"]))
