@@ -74,7 +74,8 @@ def members(path: Path) -> Iterator[Member]:
 
 def _zip_members(path: Path) -> Iterator[Member]:
     with zipfile.ZipFile(path) as archive:
-        entries = [one for one in archive.infolist() if not one.is_dir()][:MAX_MEMBERS]
+        named = [one for one in archive.infolist() if one.filename]  # damage can take a name away
+    entries = [one for one in named if not one.is_dir()][:MAX_MEMBERS]
     for entry in sorted(entries, key=lambda one: one.filename):
         yield entry.filename, entry.file_size, partial(_open_zip_member, path, entry.filename)
 

@@ -38,6 +38,11 @@ FOUND = {
     "GPU  Temp  AvgPwr  SCLK  MCLK  Fan  Perf  PwrCap  VRAM%  GPU%\n"
     "0x1  35.0c 1.2.3W 800Mhz 900Mhz 0% auto 300.0W 0% 0%\n",
     "kbctl.toml": f"gpu = {HUGE}\n",
+    "old.csv": '"build_commit","build_number","backends","cpu_info","n_prompt","n_gen"\n"0a1b2c3","7000"\n',
+    "turns.txt": "Statistics summary:\nruntime_sec = 1.0\nrequests_per_sec = 2.0\n"
+    "  count  mean  std  min  50%\nlatency_ms 4 7.0.40 1.0 2.0 3.0\n",
+    "cards.jsonl": '{"ts": 1, "gpus": [{"uuid": "", "gpu_utilization_percent": 9, "power_draw_w": 300}, '
+    '{"uuid": -1, "gpu_utilization_percent": 9, "power_draw_w": 300}]}\n',
     "hey.txt": "Summary:\n  Total:\t1..2 secs\n  Requests/sec:\t159..1\n",
     "agg.json": '{"hw": 1.5, "framework": [1], "model": [[1]], "conc": 4, "tp": 8, "tput_per_gpu": 12.5}',
     "answer.json": '{"status": "success", "data": {"result": [{"metric": {"__name__": '
@@ -103,6 +108,15 @@ def test_a_damaged_archive_is_told(tmp_path: Path, name: str, data: bytes) -> No
     readings = [read_source(one) for one in find_sources([path])]
     assert readings
     assert any("archive is damaged" in one.what for each in readings for one in each.problems)
+
+
+def test_a_member_that_lost_its_name_is_left_out(tmp_path: Path) -> None:
+    packed = BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("smi.txt", "No devices were found")
+        archive.writestr("lost.txt", "x")
+    (tmp_path / "run.zip").write_bytes(packed.getvalue().replace(b"lost.txt", b"\0ost.txt"))
+    assert [one.name for one in find_sources([tmp_path / "run.zip"])]
 
 
 @pytest.mark.parametrize("folder", sorted(SAMPLES.iterdir()), ids=lambda folder: folder.name)

@@ -128,7 +128,9 @@ class _Lines:
                 column = _as_share(column) if self.shares_of_one else column
                 samples.setdefault(column.gpu, {}).setdefault(column.role, _number(value, column))
                 self.vague |= vague_roles([column])
-            elif column.role in who and column.gpu is None and isinstance(value, str | int):
+            elif column.role == "index" and column.gpu is None and isinstance(value, str | int):
+                who["index"] = value
+            elif column.role in who and column.gpu is None and isinstance(value, str):
                 who[column.role] = value
         index = who["index"] if isinstance(who["index"], int) else None
         for gpu, sample in samples.items():

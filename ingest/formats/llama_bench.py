@@ -230,7 +230,7 @@ def _aligned(header: list[str], row: list[str]) -> dict[str, Any]:
     if len(row) == len(header):
         return dict(zip(header, row, strict=True))
     flags = header.index("cpu_info") if "cpu_info" in header else 0
-    if flags and re.fullmatch(r"\d*", row[flags]):  # among the flags of back ends
+    if 0 < flags < len(row) and re.fullmatch(r"\d*", row[flags]):  # among the flags of back ends
         return dict(zip(header[:2], row[:2], strict=True)) | dict(
             zip(reversed(header[flags:]), reversed(row), strict=False)
         )

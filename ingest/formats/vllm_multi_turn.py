@@ -19,7 +19,8 @@ from kb.model import LineCount, Measurement, Reading
 _TOOL = "vllm multi-turn benchmark"
 _TOTAL = re.compile(r"^(?P<name>runtime_sec|requests_per_sec)\s*=\s*(?P<v>\d+(?:\.\d+)?)\s*$")
 _HEADER = re.compile(r"^\s*count\s+mean\s+std\s+min\s+\d")
-_ROW = re.compile(r"^(?P<name>[a-z_]+)\s+(?P<values>[\d.]+(?:\s+[\d.]+)+)\s*$")
+_N = r"\d+(?:\.\d+)?"
+_ROW = re.compile(rf"^(?P<name>[a-z_]+)\s+(?P<values>{_N}(?:\s+{_N})+)\s*$")
 _ASKED = re.compile(r"^(?P<name>model|served_model_name|num_clients|request_rate)=(?P<v>\S+)\s*$")
 _TOTALS = {"runtime_sec": "duration_s", "requests_per_sec": "request_s"}
 _LATENCIES = {"ttft_ms": "ttft_ms", "tpot_ms": "tpot_ms", "latency_ms": "e2e_ms"}
