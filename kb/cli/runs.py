@@ -199,7 +199,7 @@ def show_lines(kept: Kept) -> list[str]:
         f"  engine    {_told(backend.engine, backend.engine_version)}",
     ]
     if run.said:
-        lines.append(f"  said by the user, not by a file: {', '.join(run.said)}")
+        lines.append(f"  told by no file, but by the user or a folder's name: {', '.join(run.said)}")
     lines += [
         f"  kernel    {role} = {kernel}{_asked(run, role, kernel)}"
         for role, kernel in sorted(backend.resolved.items())
