@@ -88,7 +88,7 @@ class Facts:
 
 def experiment(facts: Facts, measurements: Iterable[Measurement]) -> Experiment:
     """An experiment with an unknown server start, from what a benchmark says about it."""
-    facts = replace(facts)
+    facts = replace(facts)  # what was set since they were made is checked, too
     engine = names.engine(facts.engine)
     return Experiment(
         hardware=hardware(facts),
