@@ -191,7 +191,8 @@ def main() -> None:
     parser.add_argument("--drain-python", default="")
     asked = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    folder = asked.folder or Path(tempfile.mkdtemp(prefix="kbctl-bench-"))
+    # Its own folder inside the one asked for: what it deletes afterwards is only what it wrote.
+    folder = Path(tempfile.mkdtemp(prefix="kbctl-bench-", dir=asked.folder))
     os.environ.setdefault("PYTHONPYCACHEPREFIX", str(folder / "bytecode"))
     # Bytecode is there after any first run.
     cost([str(Path(sys.executable).with_name("kbctl")), "parse", __file__])
