@@ -5,7 +5,6 @@ Owns the shape of a compiled record. Must not read files; runs only when records
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from kb.records import Condition, EvidenceOf, Instead, Match, Range, Record
 from kb.vocab import models
 from kb.vocab.dialects import SERVERS
-from kb.vocab.repositories import repository
+from kb.vocab.repositories import url_of
 from kb.words import canonical_kernel
 
 Json = dict[str, Any]
@@ -137,20 +136,3 @@ def _instead(one: Instead) -> Json:
 def _evidence(one: EvidenceOf) -> Json:
     row = {key: value for key, value in one.model_dump(exclude_none=True).items() if value}
     return row | {"url": one.url or url_of(one.ref)}
-
-
-def url_of(ref: str) -> str | None:
-    """Where a reference such as ``flashinfer#2045`` or ``owner/name:path`` can be read, or ``None``."""
-    if ref.startswith(("https://", "http://")):
-        return ref
-    issue = re.fullmatch(r"([\w.-]+/)?([\w.-]+)#(\d+)", ref)
-    if issue and (found := _repository(issue[1], issue[2])):
-        return f"https://github.com/{found}/issues/{issue[3]}"
-    file = re.fullmatch(r"([\w.-]+/)?([\w.-]+):(\S+)", ref)
-    if file and (found := _repository(file[1], file[2])):
-        return f"https://github.com/{found}/blob/HEAD/{file[3]}"
-    return None
-
-
-def _repository(owner: str | None, name: str) -> str | None:
-    return f"{owner}{name}" if owner else repository(name)

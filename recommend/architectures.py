@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kb.vocab import architectures
+from kb.vocab.repositories import url_of
 from recommend import remedy
 from recommend.findings import Finding
 from recommend.question import Query
-from recommend.requirements import source_url
 
 _CAUSE = "Its list of models has no such architecture, and no fallback of the release can serve it."
 
@@ -84,5 +84,5 @@ def evidence(step: architectures.Step) -> dict[str, str | None]:
         "side": "against",
         "date": None,
         "conditions": f"{step.without} lacks it, {since}",
-        "url": source_url(step.source),
+        "url": url_of(step.source),
     }

@@ -12,11 +12,10 @@ from typing import Any
 
 from kb.vocab import gates, options, refusals
 from kb.vocab.engines import role_names
-from kb.vocab.repositories import repository
+from kb.vocab.repositories import repository, url_of
 from recommend import remedy
 from recommend.findings import Finding, how
 from recommend.question import Query
-from recommend.requirements import source_url
 
 
 def refused(query: Query, others: Sequence[Finding] = ()) -> Iterator[Finding]:
@@ -82,5 +81,5 @@ def _row(gate: gates.Gate) -> dict[str, str | None]:
         "side": "against",
         "date": None,
         "conditions": f"{gate.symbol}, read in {', '.join(gate.versions)}",
-        "url": source_url(ref),
+        "url": url_of(ref),
     }

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from kb import versions
 from kb.vocab import engines, models, requirements
 from kb.vocab.dialects import SERVERS
+from kb.vocab.repositories import url_of
 from recommend import remedy
 from recommend.findings import Finding, how
 from recommend.question import Query, Version
@@ -242,16 +243,5 @@ def _evidence(row: Json) -> dict[str, str | None]:
         "kind": "source",
         "side": "against",
         "date": None,
-        "url": source_url(row["ref"]),
+        "url": url_of(row["ref"]),
     }
-
-
-def source_url(ref: str) -> str | None:
-    """Where a reference (``owner/name:path``, ``owner/name#number`` or an address) can be read."""
-    if ref.startswith("https://"):
-        return ref
-    repository, colon, path = ref.partition(":")
-    if colon:
-        return f"https://github.com/{repository}/blob/HEAD/{path}"
-    name, _, number = ref.partition("#")
-    return f"https://github.com/{name}/issues/{number}" if number else None

@@ -17,6 +17,7 @@ from recommend.architectures import upgrade_for
 from recommend.match import match, opens
 from recommend.recorded import explain_failure, query_of
 from recommend.remedy import remedies
+from recommend.render.plain import safe
 
 Json = dict[str, Any]
 Records = Sequence[Mapping[str, Any]]
@@ -81,13 +82,13 @@ def to_json(incident: Incident, records: Records) -> Json:
         "means": on_this_hardware(incident),
         "record": failure.record if failure else None,
         "possible_records": [one.record["id"] for one in known if not one.sure],
-        "record_text": [plain(one.text) for one in known],
+        "record_text": [safe(one.text) for one in known],
         "do": _advice(incident, experiment, record),
         "nearest": [{"class": name, "text": text} for name, text in nearest],
         "nearest_text": [f"{name}: {quoted(text)}" for name, text in nearest],
         "sure": sure,
         "sure_text": f"{sure}: {why}",
-        "noticed": [plain(one) for one in noticed(incident)],
+        "noticed": [safe(one) for one in noticed(incident)],
         "beside": list(incident.beside),
         "experiment": experiment_to_wire(experiment),
     }
@@ -105,7 +106,7 @@ def headline(experiment: Experiment) -> str:
             return f"{HEALTHY} {doing}."
         return "Nothing in it tells how it ended."
     words = f' "{clip(failure.text)}"' if failure.text and clip(failure.text, 60) not in failure.cause else ""
-    return f"{plain(failure.cause)}{words}"
+    return f"{safe(failure.cause)}{words}"
 
 
 def _explained(experiment: Experiment, found: Sequence[Found]) -> Experiment:
@@ -183,7 +184,7 @@ def _where(incident: Incident, experiment: Experiment) -> str | None:
     parts += [f"in {incident.told['rank']}"] if incident.told.get("rank") else []
     parts += [f"blame {experiment.outcome.blame}"]
     parts += [f"raised at {incident.told['frame']}"] if incident.told.get("frame") else []
-    return plain(", ".join(parts))
+    return safe(", ".join(parts))
 
 
 def _run(experiment: Experiment) -> str:
@@ -195,7 +196,7 @@ def _run(experiment: Experiment) -> str:
         f"{hardware.count or '?'} x {hardware.gpu or hardware.arch or 'GPU not printed'}",
         *(f"{role} = {kernel}" for role, kernel in sorted(kernels.items())),
     ]
-    return plain(" · ".join(parts))
+    return safe(" · ".join(parts))
 
 
 def _echo_lines(echoes: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -216,7 +217,7 @@ def _advice(incident: Incident, experiment: Experiment, record: Mapping[str, Any
     if record is not None:
         lines += [_remedy(one) for one in remedies(record, query_of(*_parts(experiment)), {})]
     lines += [_newer(experiment)]
-    lines += [plain(str(one)) for one in incident.told.get("advice") or []]
+    lines += [safe(str(one)) for one in incident.told.get("advice") or []]
     return [one for one in dict.fromkeys(lines) if one]
 
 
@@ -235,7 +236,7 @@ def _remedy(one: Mapping[str, Any]) -> str:
     environment = " ".join(f"{key}={value}" for key, value in (one.get("environment") or {}).items())
     needs = ", ".join(f"{key} {value}" for key, value in (one.get("requires") or {}).items())
     said = " ".join(part for part in (environment, one.get("flags") or "", one.get("text") or "") if part)
-    return plain(f"{said}{f' (needs {needs})' if needs and needs not in said else ''}".strip())
+    return safe(f"{said}{f' (needs {needs})' if needs and needs not in said else ''}".strip())
 
 
 def quoted(text: str) -> str:
@@ -245,10 +246,5 @@ def quoted(text: str) -> str:
 
 def clip(text: str, limit: int = MAX_QUOTE) -> str:
     """Log text on one line, without control characters, cut to a length."""
-    text = plain(" ".join(text.split()))
+    text = safe(" ".join(text.split()))
     return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def plain(text: str) -> str:
-    """The text without characters that a terminal would obey."""
-    return "".join(one if one.isprintable() else " " for one in text)
