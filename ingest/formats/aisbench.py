@@ -21,7 +21,7 @@ from kb.model import LineCount, Measurement, Reading
 
 _TOOL = "AISBench"
 _PARAMETERS, _COMMON = "Performance Parameters", "Common Metric"
-_TASK = re.compile(r"Performance Results of task: (?P<model>[^/\s]+)/(?P<dataset>[^:\s]+)")
+_TASK = re.compile(r"Performance Results of task:? \[?(?P<model>[^/\s]+)/(?P<dataset>[^]:\s]+)")
 # What other tools mean otherwise, or have no word for; the rest is as everywhere.
 _OWN_WORDS = {
     "success requests": "completed",
@@ -67,9 +67,10 @@ class _Point:
         elif (told := understand(label)) is not None:
             self.metrics[told.name] = cell.value * told.factor
 
-    def measurement(self, dataset: str | None) -> Measurement:
-        """The stage as a point."""
+    def measurement(self, stage: str, dataset: str | None) -> Measurement:
+        """The stage as a point; one that is not the whole run says so."""
         load = self.workload | ({"dataset": dataset} if dataset else {})
+        load |= {} if stage == "total" else {"test": f"{stage} stage"}
         return serving.complete(
             Measurement(workload=load, metrics=self.metrics, client=_TOOL, line=self.line)
         )
@@ -120,7 +121,7 @@ def _read_console(source: Source) -> Reading:
     points: list[Measurement] = []
     for at, run in enumerate(_runs(found)):
         dataset = tasks[at]["dataset"] if at < len(tasks) else None
-        points += [one.measurement(dataset) for one in run.values()]
+        points += [one.measurement(stage, dataset) for stage, one in run.items()]
     used = sum(len(table.rows) + 1 for table in found)
     return benchmark(
         source,
@@ -162,7 +163,7 @@ def _read_json(source: Source) -> Reading:
 
 
 def _saved(source: Source, form: str, points: Mapping[str, _Point]) -> Reading:
-    pairs = [(Facts(), one.measurement(None)) for one in points.values()]
+    pairs = [(Facts(), one.measurement(stage, None)) for stage, one in points.items()]
     if not any(point.metrics for _, point in pairs):
         raise Unreadable("AISBench's file holds no figure")
     return benchmark(source, form, grouped(pairs), tool=_TOOL)
@@ -172,6 +173,7 @@ FORMATS = [
     Format(
         name="aisbench",
         kind="benchmark",
+        version=2,
         sniff=_sniff_console,
         read=_read_console,
         docs=(
@@ -184,6 +186,7 @@ FORMATS = [
     Format(
         name="aisbench_csv",
         kind="benchmark",
+        version=2,
         sniff=_sniff_csv,
         read=_read_csv,
         docs="The distributions of an AISBench run as it saves them, as CSV.",
@@ -191,6 +194,7 @@ FORMATS = [
     Format(
         name="aisbench_json",
         kind="benchmark",
+        version=2,
         sniff=_sniff_json,
         read=_read_json,
         docs="The common metrics of an AISBench run as it saves them, as JSON.",

@@ -211,10 +211,10 @@ def _sniff_records(source: Source) -> float:
 
 
 def _read_records(source: Source) -> Reading:
-    """Records of single requests, folded into one point."""
+    """Records of single requests, but the warm-up's, as one point; failed ones may have no metrics."""
     documents = jsontext.load(source)
-    done = [one for _, one in documents.objects() if isinstance(one.get("metrics"), Mapping)]
-    good = [one["metrics"] for one in done if not one.get("error")]
+    done = [one for _, one in documents.objects() if _is_measured(one)]
+    good = [one["metrics"] for one in done if not one.get("error") and isinstance(one["metrics"], Mapping)]
     metrics: dict[str, float | None] = {"completed": float(len(good)), "failed": float(len(done) - len(good))}
     for key, base in (
         ("time_to_first_token", "ttft_ms"),
@@ -237,6 +237,12 @@ def _read_records(source: Source) -> Reading:
         problems=documents.problems,
         extra={"records": len(done)} | ({"errors": errors} if errors else {}),
     )
+
+
+def _is_measured(record: Mapping[str, Any]) -> bool:
+    about = record.get("metadata")
+    phase = about.get("benchmark_phase", "profiling") if isinstance(about, Mapping) else "profiling"
+    return phase == "profiling" and (isinstance(record.get("metrics"), Mapping) or bool(record.get("error")))
 
 
 def _value(record: Mapping[str, Any], key: str) -> float | None:
@@ -310,7 +316,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_records,
         read=_read_records,
-        version=2,
+        version=3,
         docs=(
             "AIPerf's `profile_export.jsonl`, one request per line, folded into one point with counts, "
             "means and percentiles; failed requests are counted by their error. A key that stands twice "

@@ -220,12 +220,28 @@ def _named_point(name: str, row: Mapping[str, str], line: int) -> Measurement:
     load: dict[str, Any] = {"test": name} | lengths
     rate = re.search(r"@\s*([\d.]+)", name)
     load |= {"request_rate": cells.whole(rate[1])} if rate else {}
-    load |= {"concurrency": 1} if name.startswith("synchronous") else {}
-    load |= {"request_rate": "inf"} if name.startswith("throughput") else {}
-    return Measurement(workload=load, metrics=metrics, client=_TOOL, line=line)
+    return Measurement(workload=load | _by_strategy(name), metrics=metrics, client=_TOOL, line=line)
 
 
-_PERCENTILES = ("min", "p0.1", "p1", "p5", "p10", "p25", "p75", "p90", "p95", "p99", "max")
+_PERCENTILES = ("min", "p0_1", "p1", "p5", "p10", "p25", "p75", "p90", "p95", "p99", "max")
+_STATISTICS = {"Mean": "mean", "Median": "p50", "Std Dev": "std"}
+_GROUPS = {  # group and unit of a column → name and factor; of a rate and a length, the mean alone is kept
+    ("Request Latency", "Sec"): ("e2e_ms", 1e3),
+    ("Time to First Token", "ms"): ("ttft_ms", 1.0),
+    ("Time per Output Token", "ms"): ("tpot_ms", 1.0),
+    ("Inter Token Latency", "ms"): ("itl_ms", 1.0),
+    ("Server Throughput", "Requests/Sec"): ("request_s", None),
+    ("Server Throughput", "Concurrency"): ("concurrency_mean", None),
+    ("Token Throughput", "Input Tokens/Sec"): ("input_tok_s", None),
+    ("Token Throughput", "Output Tokens/Sec"): ("output_tok_s", None),
+    ("Token Throughput", "Total Tokens/Sec"): ("total_tok_s", None),
+    ("Token Metrics", "Input Tokens"): ("input_len", None),
+    ("Token Metrics", "Output Tokens"): ("output_len", None),
+    ("Timings", "Duration"): ("duration_s", None),
+    ("Request Counts", "Successful"): ("completed", None),
+    ("Request Counts", "Errored"): ("failed", None),
+    ("Request Counts", "Incomplete"): ("incomplete", None),
+}
 
 
 def _sniff_csv(source: Source) -> float:
@@ -242,10 +258,9 @@ def _read_csv(source: Source) -> Reading:
         raise Unreadable("the CSV has its three header rows and no benchmark")
     points, model = [], None
     for line, row in enumerate(rows[3:], 4):
-        record = dict(_csv_record(header, row))
         named = re.search(r'"model": *"([^"]+)"', " ".join(row))
         model = model or (named[1] if named else None)
-        points.append(_named_point(record.pop("Strategy", ""), record, line))
+        points.append(_csv_point(header, row, line))
     return benchmark(
         source,
         "guidellm_csv",
@@ -256,26 +271,36 @@ def _read_csv(source: Source) -> Reading:
     )
 
 
-def _csv_record(header: list[list[str]], row: list[str]) -> Iterable[tuple[str, str]]:
-    """(label, cell) for the columns of successful requests; a list of percentiles becomes several."""
-    for group, unit, statistic_name, cell in zip(*header, row, strict=False):
-        if unit.startswith(("Incomplete", "Errored", "Total ")) and group != "Request Counts":
+def _csv_point(header: list[list[str]], row: list[str], line: int) -> Measurement:
+    metrics: dict[str, float | None] = {}
+    load: dict[str, Any] = {}
+    for group, unit, told, cell in zip(*header, row, strict=False):
+        if (group, unit) == ("Benchmark", "Strategy"):
+            load |= {"test": cell} | _by_strategy(cell)
             continue
-        unit_only = unit.removeprefix("Successful ")
-        if group == "Token Metrics":
-            if statistic_name == "Mean" and not unit_only.startswith("Total"):
-                yield unit_only.partition(" ")[0] + " len", str(round(cells.number(cell) or 0))
-        elif group == "Request Counts":
-            yield {"Successful": "Successful requests", "Errored": "Failed requests"}.get(unit, ""), cell
-        elif unit == "Strategy":
-            yield "Strategy", cell
-        elif unit == "Duration":
-            yield "Duration (s)", cell
-        elif statistic_name == "Percentiles":
-            values = cell.strip("[]").split(",")
-            yield from ((f"{p} {group} ({unit_only})", v) for p, v in zip(_PERCENTILES, values, strict=False))
-        elif statistic_name in ("Mean", "Median", "Std Dev"):
-            yield f"{statistic_name.partition(' ')[0]} {group} ({unit_only})", cell
+        name, factor = _GROUPS.get((group, unit.removeprefix("Successful ") or unit), ("", None))
+        if name and factor is not None:
+            metrics |= {f"{name}_{key}": value * factor for key, value in _csv_statistics(told, cell)}
+        elif name and told in ("", "Sec", "Mean") and (value := cells.number(cell)) is not None:
+            metrics |= {name: value} if name not in _LENGTHS.values() else {}
+            load |= {name: round(value)} if name in _LENGTHS.values() else {}
+    return Measurement(workload=load, metrics=metrics, client=_TOOL, line=line)
+
+
+def _csv_statistics(told: str, cell: str) -> Iterable[tuple[str, float]]:
+    """(statistic, value); a list of percentiles becomes several."""
+    pairs = [(_STATISTICS.get(told, ""), cell)]
+    if told == "Percentiles":
+        pairs = list(zip(_PERCENTILES, cell.strip("[]").split(","), strict=False))
+    for name, raw in pairs:
+        if name and (value := cells.number(raw)) is not None:
+            yield name, value
+
+
+def _by_strategy(name: str) -> dict[str, Any]:
+    """What the name of a strategy says of its load."""
+    load: dict[str, Any] = {"concurrency": 1} if name.startswith("synchronous") else {}
+    return load | ({"request_rate": "inf"} if name.startswith("throughput") else {})
 
 
 FORMATS = [
@@ -309,7 +334,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_csv,
         read=_read_csv,
-        version=2,
+        version=3,
         docs=(
             "GuideLLM's CSV since 0.4, with three header rows (group, status and unit, statistic): one "
             "point per row, from successful requests; the lists of percentiles are taken apart."

@@ -10,6 +10,7 @@ import json
 import re
 from typing import Any
 
+from ingest.bench.tables import sniff_delimiter
 from ingest.formats import Format, Unreadable
 from ingest.machine import hardware, supplies
 from ingest.sources import Source
@@ -21,6 +22,7 @@ _TUNED = re.compile(
 )
 _SHAPE = re.compile(r"(?P<key>[EN])=(?P<value>\d+)")
 _KEPT_KERNELS = 40
+_SEARCHED = 200
 _TIME = re.compile(
     r"(?i)^(?:time[_ ]?(?:pct|\(%\)|%)|total[_ ]?(?:ms|time.*|ns|us)|.*cuda.*time.*|duration.*)$"
 )
@@ -59,28 +61,38 @@ def read_tuned(source: Source) -> Reading:
 
 
 def sniff_profile(source: Source) -> float:
-    """A CSV header with a kernel's name and its time."""
-    header = next((line for line in source.head.split("\n") if line.strip()), "").strip("\ufeff \r")
+    """A CSV header with a kernel's name and its time; a profiler's other reports may stand before it."""
+    lines = source.head.lstrip("\ufeff").split("\n")[:_SEARCHED]
+    return 0.85 if any(_delimiter(line) for line in lines) else 0.0
+
+
+def _delimiter(line: str) -> str | None:
+    """What parts the cells, where a line is the header of a kernel table."""
+    header = line.strip("\ufeff \r")
     if header[:1] in ("{", "["):
-        return 0.0
-    cells = [cell.strip().strip('"') for cell in header.split(",")]
+        return None
+    delimiter = sniff_delimiter(header)
+    cells = [cell.strip().strip('"') for cell in header.split(delimiter)]
     if len(cells) < 3 or not any(_NAME.match(cell) for cell in cells):
-        return 0.0
+        return None
     named = any(cell.lower().startswith("kernel") for cell in cells) or "Instances" in cells
-    return 0.85 if named and any(_TIME.match(cell) for cell in cells) else 0.0
+    return delimiter if named and any(_TIME.match(cell) for cell in cells) else None
 
 
 def read_profile(source: Source) -> Reading:
     """The kernels that took most of the time."""
     rows, problems, header = list[dict[str, str]](), list[Problem](), list[str]()
-    total = 0
+    total, delimiter = 0, None
     for number, line in source.lines():
-        if not line.strip():
-            continue
-        cells = _cells(line)
         if not header:
-            header = [cell.strip() for cell in cells]
+            if delimiter := _delimiter(line):
+                header = [cell.strip("\ufeff ") for cell in _cells(line, delimiter)]
             continue
+        if not line.strip():
+            if total:
+                break  # another report may follow
+            continue
+        cells = _cells(line, delimiter or ",")
         total += 1
         if len(cells) != len(header):
             problems.append(Problem(line=number, what="has not as many cells as the header"))
@@ -100,11 +112,11 @@ def read_profile(source: Source) -> Reading:
     )
 
 
-def _cells(line: str) -> list[str]:
+def _cells(line: str, delimiter: str) -> list[str]:
     try:
-        return next(csv.reader([line], skipinitialspace=True), [])
+        return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
     except csv.Error:
-        return line.split(",")
+        return line.split(delimiter)
 
 
 FORMATS = [
@@ -119,6 +131,7 @@ FORMATS = [
     Format(
         name="kernel_profile_csv",
         kind="note",
+        version=2,
         sniff=sniff_profile,
         read=read_profile,
         docs="A profiler's time per kernel as CSV (Nsight Systems, torch profiler).",

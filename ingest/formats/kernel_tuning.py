@@ -42,7 +42,7 @@ def _read_tuning(source: Source) -> Reading:
 
 def _distinct(header: list[str], rows: list[list[str]]) -> Iterable[tuple[str, Any]]:
     for index, name in enumerate(header):
-        if name.lower() in ("libtype", "indtype", "outdtype", "dtype"):
+        if name.lower() == "libtype" or "dtype" in name.lower():
             yield name, sorted({_cell(row, index) for row in rows})
 
 
@@ -56,6 +56,7 @@ FORMATS = [
         kind="config",
         sniff=_sniff_tuning,
         read=_read_tuning,
+        version=2,
         docs=(
             "Shape and tuning tables of matrix products (`M,N,K,…`): rows are counted and the libraries "
             "and types listed; they hold no serving result."

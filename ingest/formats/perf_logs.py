@@ -14,11 +14,16 @@ from ingest.bench.identity import Facts, benchmark, experiment
 from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
-from kb.model import LineCount, Measurement, Reading
+from kb.model import Experiment, LineCount, Measurement, Problem, Reading
 
 _SUM = re.compile(r"^SUM (?P<test>\w+) (?P<v>\d+(?:\.\d+)?)")
-_DEVICE = re.compile(r"^Device \d+: (?P<name>.+?)(?: \([0-9A-Fa-f:.]+\))?\s*$")
+_DEVICE = re.compile(
+    r"^(?:Device|Process +\d+ \([^)]*\): device) \d+: (?P<name>.+?)(?: \([0-9A-Fa-f:.]+\))?\s*$"
+)
 _DRIVER = re.compile(r"^Driver Version: (?P<v>\d+(?:\.\d+)+)")
+_RUNNING = re.compile(r"^Running (?P<test>\w+)\.\s*$")
+_NANOSECONDS = re.compile(r"\(column\) \(ns\)\s*$")
+_CELLS = re.compile(r"^ *\d+(?P<cells>(?: +(?:\d+\.\d+|N/A))+)\s*$")
 
 
 @below_pages
@@ -28,25 +33,44 @@ def _sniff_bandwidth(source: Source) -> float:
 
 
 def _read_bandwidth(source: Source) -> Reading:
-    facts, points, gpus, total = Facts(), [], 0, 0
+    facts, points, gpus, total = Facts(), list[Measurement](), 0, 0
+    latencies: list[float] | None = None
+    running: dict[str, int] = {}
     for number, text in source.lines():
         total = number
         done, device, driver = _SUM.match(text), _DEVICE.match(text), _DRIVER.match(text)
         if done:
-            metrics: dict[str, float | None] = {"bandwidth_gb_s": float(done["v"])}
-            points.append(
-                Measurement(
-                    workload={"test": done["test"]}, metrics=metrics, client="nvbandwidth", line=number
-                )
-            )
+            points.append(_copy_test(done, latencies, number))
+            latencies, running = None, {}
         elif device:
             facts.gpu, gpus = facts.gpu or device["name"], gpus + 1
         elif driver:
             facts.driver = driver["v"]
+        elif begun := _RUNNING.match(text):
+            running[begun["test"]] = number
+        elif _NANOSECONDS.search(text):
+            latencies = []
+        elif latencies is not None and (row := _CELLS.match(text)):
+            latencies += [float(cell) for cell in row["cells"].split() if cell != "N/A"]
     facts.gpu_count = gpus or None
     used = len(points) + gpus
     count = LineCount(total=total, understood=used, unknown=total - used)
-    return benchmark(source, "nvbandwidth", [experiment(facts, points)], tool="nvbandwidth", lines=count)
+    return benchmark(
+        source,
+        "nvbandwidth",
+        [experiment(facts, points)],
+        tool="nvbandwidth",
+        lines=count,
+        problems=[Problem(line=at, what=f"{test} ended without a result") for test, at in running.items()],
+    )
+
+
+def _copy_test(done: re.Match[str], latencies: list[float] | None, line: int) -> Measurement:
+    """A test's bandwidths together; latencies, which a sum says nothing of, as their mean."""
+    metrics: dict[str, float | None] = {"bandwidth_gb_s": float(done["v"])}
+    if latencies is not None:
+        metrics = {"latency_ns_mean": sum(latencies) / len(latencies)} if latencies else {}
+    return Measurement(workload={"test": done["test"]}, metrics=metrics, client="nvbandwidth", line=line)
 
 
 _TRT_ROW = re.compile(r"\[I\] (?P<key>Latency|Host Latency|GPU Compute(?: Time)?)\s*(?::\s*\S.*)?$")
@@ -63,6 +87,15 @@ _TRT_NAMES = {
 }
 
 
+_TRT_FACTS = {
+    "model": re.compile(r"\[I\] Model: (\S+)"),
+    "gpu": re.compile(r"\[I\] Selected Device: (\S.*?)\s*$"),
+    "version": re.compile(r"\[I\] TensorRT version: (\d+(?:\.\d+)+)"),
+}
+_TRT_FAILED = re.compile(r"^&&&& FAILED TensorRT\.trtexec")
+_TRT_ERROR = re.compile(r"\[E\] (?P<what>\S.*)")
+
+
 @below_pages
 @needing("Options ===")
 def _sniff_trtexec(source: Source) -> float:
@@ -71,19 +104,33 @@ def _sniff_trtexec(source: Source) -> float:
 
 def _read_trtexec(source: Source) -> Reading:
     metrics: dict[str, float | None] = {}
-    total, section, name = 0, "", None
+    told, errors, failed = dict[str, str](), list[Problem](), False
+    total, section = 0, ""
     for number, text in source.lines():
         total, row, rate = number, _TRT_ROW.search(text), _TRT_RATE.search(text)
-        model = re.search(r"\[I\] Model: (\S+)", text)
-        name = model[1] if model else name
+        told |= {name: one[1] for name, pattern in _TRT_FACTS.items() if (one := pattern.search(text))}
+        failed = failed or bool(_TRT_FAILED.match(text))
+        if error := _TRT_ERROR.search(text):
+            errors.append(Problem(line=number, what=f"trtexec failed: {error['what'][:200]}"))
         if rate:
             metrics["request_s"] = float(rate["v"])
         section = row["key"] if row else "" if re.search(r"\[I\] [A-Z]", text) else section
         if section and "Average on" not in text:
             metrics |= _trt_metrics(section, text)
-    point = Measurement(metrics=metrics, client="trtexec", line=1)
-    count = LineCount(total=total, understood=len(metrics), unknown=total - len(metrics))
-    return benchmark(source, "trtexec", [experiment(Facts(model=name), [point])], tool="trtexec", lines=count)
+    return benchmark(
+        source,
+        "trtexec",
+        [_trt_experiment(told, metrics)],
+        tool="trtexec",
+        tool_version=told.get("version"),
+        lines=LineCount(total=total, understood=len(metrics), unknown=total - len(metrics)),
+        problems=(errors or [Problem(line=total, what="trtexec failed")])[:1] if failed else (),
+    )
+
+
+def _trt_experiment(told: dict[str, str], metrics: dict[str, float | None]) -> Experiment:
+    facts = Facts(model=told.get("model"), gpu=told.get("gpu"), gpu_count=1 if "gpu" in told else None)
+    return experiment(facts, [Measurement(metrics=metrics, client="trtexec", line=1)] if metrics else [])
 
 
 def _trt_metrics(section: str, text: str) -> dict[str, float | None]:
@@ -97,6 +144,7 @@ def _trt_metrics(section: str, text: str) -> dict[str, float | None]:
 
 
 _STEP = re.compile(r"^Latency of step \d+: (?P<v>\d+(?:\.\d+)?) ms")
+_SHAPE = re.compile(r"\b(m|n|k|num_layers)=(\d+)")
 
 
 @below_pages
@@ -106,21 +154,30 @@ def _sniff_steps(source: Source) -> float:
 
 
 def _read_steps(source: Source) -> Reading:
-    values: list[float] = []
-    total = 0
+    """A point for each shape: the steps of its ranks and repetitions together."""
+    shapes: dict[tuple[tuple[str, int], ...], list[tuple[int, float]]] = {}
+    total, shape = 0, tuple[tuple[str, int], ...]()
     for number, text in source.lines():
         total = number
         found = _STEP.match(text)
         if found:
-            values.append(float(found["v"]))
-    if not values:
+            shapes.setdefault(shape, []).append((number, float(found["v"])))
+        elif text.startswith("Parameters: "):
+            shape = tuple((name, int(value)) for name, value in _SHAPE.findall(text))
+    if not shapes:
         raise Unreadable("no step latency in the text")
-    metrics = dict(_distribution(sorted(values)))
-    point = Measurement(workload={"test": "step latency"}, metrics=metrics, client="superbench", line=1)
-    count = LineCount(total=total, understood=len(values), unknown=total - len(values))
+    points = [_steps(dict(shape), steps) for shape, steps in shapes.items()]
+    used = sum(map(len, shapes.values()))
+    count = LineCount(total=total, understood=used, unknown=total - used)
     return benchmark(
-        source, "step_latency_log", [experiment(Facts(), [point])], tool="superbench", lines=count
+        source, "step_latency_log", [experiment(Facts(), points)], tool="superbench", lines=count
     )
+
+
+def _steps(shape: dict[str, int], steps: list[tuple[int, float]]) -> Measurement:
+    metrics = dict(_distribution(sorted(value for _, value in steps)))
+    load = {"test": "step latency"} | shape
+    return Measurement(workload=load, metrics=metrics, client="superbench", line=steps[0][0])
 
 
 def _distribution(known: list[float]) -> Iterable[tuple[str, float | None]]:
@@ -129,18 +186,21 @@ def _distribution(known: list[float]) -> Iterable[tuple[str, float | None]]:
         yield f"step_ms_p{share}", known[min(len(known) - 1, len(known) * share // 100)]
 
 
+_RETURN_CODE = "/return_code"  # one for each benchmark that was tried; a node's name stands last, if at all
+
+
 def _sniff_superbench(source: Source) -> float:
     head = source.head
-    if not jsontext.looks_like_json(head) or '"node"' not in head[:4000]:
+    if not jsontext.looks_like_json(head) or not ('"node"' in head or f'{_RETURN_CODE}"' in head):
         return 0.0
     return 0.9 if sum("/" in key for key in jsontext.keys_in(head, 200)) >= 5 else 0.0
 
 
 def _read_superbench(source: Source) -> Reading:
     documents = jsontext.load(source)
-    rows = [(line, one) for line, one in documents.objects() if "node" in one]
+    rows = [(line, one) for line, one in documents.objects() if _is_node(one)]
     if not rows:
-        raise Unreadable("no object with a node among the JSON lines")
+        raise Unreadable("no object of a node's figures among the JSON lines")
     return benchmark(
         source,
         "superbench_results",
@@ -151,12 +211,17 @@ def _read_superbench(source: Source) -> Reading:
     )
 
 
+def _is_node(row: dict[str, Any]) -> bool:
+    return "node" in row or any(key.endswith(_RETURN_CODE) for key in row)
+
+
 def _node(row: dict[str, Any], line: int) -> Measurement:
     """A node's figures under their own names: they measure machines, not serving."""
-    metrics = {key: value for key, raw in row.items() if (value := cells.number(raw)) is not None}
-    return Measurement(
-        workload={"test": f"node {row['node']}"}, metrics=dict(metrics), client="superbench", line=line
-    )
+    metrics = {
+        key: value for key, raw in row.items() if key != "node" and (value := cells.number(raw)) is not None
+    }
+    test = f"node {row['node']}" if "node" in row else "one node"
+    return Measurement(workload={"test": test}, metrics=dict(metrics), client="superbench", line=line)
 
 
 FORMATS = [
@@ -165,17 +230,21 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_bandwidth,
         read=_read_bandwidth,
-        version=2,
-        docs=("nvbandwidth's text output: the sum of each copy test in GB/s, devices and driver."),
+        version=3,
+        docs=(
+            "nvbandwidth's text output: the sum of each copy test in GB/s, the mean of a latency test in ns, "
+            "devices (of all processes) and driver."
+        ),
     ),
     Format(
         name="trtexec",
         kind="benchmark",
         sniff=_sniff_trtexec,
         read=_read_trtexec,
-        version=2,
+        version=3,
         docs=(
-            "trtexec's log (TensorRT, not TensorRT-LLM): throughput and latencies of its performance summary."
+            "trtexec's log (TensorRT, not TensorRT-LLM): throughput and latencies of its summary, "
+            "the device and the version; a build that failed says so."
         ),
     ),
     Format(
@@ -183,18 +252,18 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_steps,
         read=_read_steps,
-        version=2,
-        docs=("Logs of `Latency of step n: x ms`, folded into one distribution."),
+        version=3,
+        docs=("Logs of `Latency of step n: x ms`, folded into one distribution for each shape."),
     ),
     Format(
         name="superbench_results",
         kind="benchmark",
         sniff=_sniff_superbench,
         read=_read_superbench,
-        version=2,
+        version=3,
         docs=(
-            "SuperBench's result lines: one object per node with flat metric names, kept under their own "
-            "names."
+            "SuperBench's result lines, or the summary of one node: an object per node with flat metric "
+            "names, kept under their own names."
         ),
     ),
 ]

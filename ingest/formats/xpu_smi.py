@@ -1,6 +1,6 @@
 """``xpu-smi stats``: the table and the JSON of Intel's GPUs. (Its ``dump`` is a CSV like any other loop's.)
 
-Owns both. A figure that stands per tile is left out: which of them is the card's is not told.
+Owns both. Where a card has several tiles, their figures are left out: which is the card's is not told.
 """
 
 from __future__ import annotations
@@ -33,8 +33,16 @@ _STATS: Mapping[str, str] = {
     "XPUM_STATS_GPU_CORE_TEMPERATURE": "temperature_c",
     "XPUM_STATS_MEMORY_TEMPERATURE": "memory_temperature_c",
 }
-_BYTES = "XPUM_STATS_MEMORY_USED"  # releases differ: in MiB, or in bytes, which are then many
-_FEWEST_BYTES = 1e7
+_MEMORY = "XPUM_STATS_MEMORY_USED"  # releases differ: in MiB, or in bytes, which are then many
+_MOST_MIB, _FEWEST_BYTES = 1e6, 1e7
+_NEW_STATS: Mapping[tuple[str, str], str] = {
+    ("utilization", "gpu_percent"): "utilization_pct",
+    ("power", "gpu_power_w"): "power_w",
+    ("frequency", "gpu_frequency_mhz"): "sm_clock_mhz",
+    ("temperature", "gpu_core_celsius"): "temperature_c",
+    ("temperature", "memory_celsius"): "memory_temperature_c",
+    ("memory", "used_mib"): "memory_used_mib",
+}
 _DEEPEST = 6
 
 
@@ -60,14 +68,16 @@ def read_table(source: Source) -> Reading:
 def sniff_json(source: Source) -> float:
     """The tool's own lists and names of metrics."""
     head = source.head
-    return 0.95 if '"device_level"' in head and '"XPUM_STATS_' in head else 0.0
+    if '"device_level"' in head and '"XPUM_STATS_' in head:
+        return 0.95
+    return 0.95 if '"pci_bdf"' in head and ('"gpu_power_w"' in head or '"gpu_frequency_mhz"' in head) else 0.0
 
 
 def read_json(source: Source) -> Reading:
     """A sample of each device, or several as JSON lines."""
     looks = list[tuple[int, dict[str, float | None]]]()
     for raw in _objects(source.text):
-        looks += [(device, _state(levels)) for device, levels in _devices(raw)]
+        looks += _devices(raw)
     return _reading(source, "xpu_smi_stats_json", looks, source.text.count("\n") + 1)
 
 
@@ -89,10 +99,12 @@ def _objects(text: str) -> Iterator[Any]:
             raise Unreadable(f"the JSON is damaged or cut: {error}") from None
 
 
-def _devices(raw: Any, depth: int = 0) -> Iterator[tuple[int, list[Any]]]:
+def _devices(raw: Any, depth: int = 0) -> Iterator[tuple[int, dict[str, float | None]]]:
     if isinstance(raw, dict) and isinstance(raw.get("device_level"), list):
         if isinstance(raw.get("device_id"), int):
-            yield raw["device_id"], raw["device_level"]
+            yield raw["device_id"], _state(raw["device_level"])
+    elif isinstance(raw, dict) and isinstance(raw.get("device_index"), int) and "pci_bdf" in raw:
+        yield raw["device_index"], _new_state(raw)
     elif isinstance(raw, dict | list) and depth < _DEEPEST:
         for inner in raw.values() if isinstance(raw, dict) else raw:
             yield from _devices(inner, depth + 1)
@@ -106,8 +118,22 @@ def _state(levels: list[Any]) -> dict[str, float | None]:
             continue
         if name in _STATS:
             told[_STATS[name]] = float(value)
-        elif name == _BYTES and value >= _FEWEST_BYTES:
-            told["memory_used_mib"] = value / 2**20
+        elif name == _MEMORY and not _MOST_MIB <= value < _FEWEST_BYTES:
+            told["memory_used_mib"] = float(value) if value < _MOST_MIB else value / 2**20
+    return told
+
+
+def _new_state(device: Mapping[str, Any]) -> dict[str, float | None]:
+    """A device as version 2 tells it: each quantity per tile, as its mean alone or with least and most."""
+    told: dict[str, float | None] = {}
+    for (group, name), metric in _NEW_STATS.items():
+        inner = device.get(group)
+        tiles = inner.get(name) if isinstance(inner, dict) else None
+        if isinstance(tiles, dict) and len(tiles) == 1:
+            (tile,) = tiles.values()
+            value = tile.get("avg") if isinstance(tile, dict) else tile
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                told[metric] = float(value)
     return told
 
 
@@ -116,9 +142,8 @@ def _reading(
 ) -> Reading:
     cards = Cards(source.samples)
     for device, sample in looks:
-        if sample:
-            cards.add(str(device), sample, index=device)
-    if not cards.rows:
+        cards.add(str(device), sample, index=device)
+    if not any(sample for _, sample in looks):
         raise Unreadable("no device with its state was found")
     found = telemetry_of(cards.by_key.values())
     return trace_reading(
@@ -138,9 +163,9 @@ FORMATS = [
     Format(
         name="xpu_smi_stats_json",
         kind="trace",
-        version=1,
+        version=2,
         sniff=sniff_json,
         read=read_json,
-        docs="`xpu-smi stats -j`, once or one after another.",
+        docs="`xpu-smi stats -j`, versions 1 and 2, once or one after another.",
     ),
 ]
