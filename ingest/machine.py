@@ -77,3 +77,22 @@ def described_cards(told: Any) -> tuple[list[str], float | None]:
             if re.match(r"memory_total_mib", str(key)) and isinstance(value, int | float):
                 sizes.add(float(value))
     return names, sizes.pop() if len(sizes) == 1 else None
+
+
+_QUERIED = re.compile(
+    r"(?P<name>(?:NVIDIA|Tesla|Quadro|GeForce)[^,\n]{1,60}?)"
+    r"(?:, *(?:(?P<memory>\d{3,7}) MiB|(?P<driver>\d{3}\.\d[\d.]*)))+"
+)
+
+
+def queried_cards(text: str) -> tuple[list[str], float | None, str | None] | None:
+    """Products, memory (MiB) and driver of lines that nvidia-smi prints for a query, or ``None``.
+
+    A line names a card and after it, in any order, its memory and its driver.
+    """
+    lines = [_QUERIED.fullmatch(line.strip()) for line in text.strip().splitlines()]
+    cards = [one for one in lines if one]
+    if not cards or len(cards) != len(lines):
+        return None
+    memory = cards[0]["memory"]
+    return [one["name"] for one in cards], float(memory) if memory else None, cards[0]["driver"]

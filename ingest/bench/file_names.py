@@ -66,8 +66,7 @@ def hints(name: str) -> Hints:
 
 def _one_server(words: Iterable[str]) -> str | None:
     """The one server among a name's words; none where a project and a server are named, or two servers."""
-    tokens = {token for word in words for token in _TOKENS.split(word)} - {"hf"}  # "llama-2-7b-chat-hf"
-    named = {found for token in tokens if (found := names.known_engine(token))}
+    named = {one for word in words for one in names.engines_among(_TOKENS.split(word)) if one != "hf"}
     served = named - {"dynamo"} or named
     return served.pop() if len(served) == 1 else None
 
@@ -106,18 +105,25 @@ _PRECISION = re.compile(
 )
 
 
+def is_precision(name: str) -> bool:
+    """Whether a name is nothing but that of a precision ("W8A8", "awq")."""
+    return _PRECISION.fullmatch(name) is not None and names.quantization(name) is not None
+
+
 def fill_by_test(facts: Facts, test: Any) -> Facts:
     """Facts with the engine and the precision that a test's short name tells ("trtllm_fp8_v2")."""
     name = test.split(" / ")[0] if isinstance(test, str) else ""
-    if facts.quantization is None and _PRECISION.fullmatch(name) and (told_alone := names.quantization(name)):
-        facts = replace(facts, quantization=told_alone)
+    if facts.quantization is None and is_precision(name):
+        facts = replace(facts, quantization=names.quantization(name))
     if facts.engine is not None or not 0 < len(name) < _LONGEST_NAME:
         return facts
-    told = hints(name)
-    if told.facts.engine not in _SERVERS:
+    told, alone = hints(name), names.known_engine(name)
+    if told.facts.engine not in _SERVERS and alone not in names.SERVERS:
         return facts
     return replace(
-        facts, engine=told.facts.engine, quantization=facts.quantization or told.facts.quantization
+        facts,
+        engine=alone or told.facts.engine,
+        quantization=facts.quantization or told.facts.quantization,
     )
 
 

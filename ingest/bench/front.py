@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ingest.bench import cells, loads, names, variants
+from ingest.bench import cells, file_names, loads, names, variants
 from ingest.bench.identity import Facts, split_count
 from ingest.bench.places import ENGINE_VERSION, VAGUE_ENGINE, place
 from ingest.bench.placing import put_version
@@ -193,6 +193,8 @@ def _identity(facts: Facts, key: str, value: str) -> None:
         facts.engine = facts.engine or names.engine(found[1].rstrip("=: ") if found else value)
         facts.engine_version = facts.engine_version or (found[2] if found else None)
     else:
+        if key == "model" and file_names.is_precision(value):  # of one of the setups that are compared
+            return
         if key == "model" and facts.model is None:
             facts.quantization = facts.quantization or _told_aside(value)
         setattr(facts, key, getattr(facts, key) or _short(facts, key, value))

@@ -30,10 +30,25 @@ def spread(value: Mapping[str, Any]) -> dict[str, Any]:
                 if _statistic(str(name)) and cells.number(raw) is not None
             }
             unit = one.get("unit") or one.get("units") or ""
-            spread |= {f"{name} {key} {unit}".strip(): raw for name, raw in stats.items()}
+            spread |= _over_runs(str(key), stats) or {
+                f"{name} {key} {unit}".strip(): raw for name, raw in stats.items()
+            }
             spread |= directed(str(key), one)
         spread |= _percentiles(str(key), one)
     return spread
+
+
+_TALLIES = ("duration_s", "completed", "failed", "input_tokens", "output_tokens", "total_tokens")
+_STATED = re.compile(r"_(?:p\d+|max|min)$")
+
+
+def _over_runs(key: str, stats: Mapping[str, Any]) -> dict[str, Any]:
+    """The figure of a run among statistics over runs: of a count, or of what is a statistic of requests."""
+    told = understand(key)
+    if told is None or not (told.name in _TALLIES or _STATED.search(told.name)):
+        return {}
+    best = next((name for name in ("mean", "avg", "average", "median") if name in stats), None)
+    return {key: stats[best]} if best else {}
 
 
 _PERCENTILES = re.compile(r"percentiles_(?P<measure>\w+)")
@@ -79,6 +94,9 @@ def is_spread(key: str, value: Mapping[str, Any]) -> bool:
     return len(directed(str(key), value)) == len(value) > 0
 
 
+_COUNTS = ("count", "n", "num", "samples", "num_samples", "size")  # of what was measured
+
+
 def by_cases(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     """One record for each case of a measure that names its cases: "generation_tok_s": {"short": 62.9, …}."""
     cases: dict[str, dict[str, Any]] = {}
@@ -91,6 +109,7 @@ def by_cases(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
             told = _statistic(str(case)) or understand(str(case)) or place(str(case))
             if (
                 told is None
+                and str(case).lower() not in _COUNTS
                 and not str(case).isdecimal()
                 and isinstance(raw, int | float)
                 and raw is not True

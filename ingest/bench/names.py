@@ -67,10 +67,19 @@ def engine_within(text: str) -> str | None:
     """The one engine that a compound name holds ("qwen3_awq_sglang"); ``None`` where it is not one."""
     if known_engine(text):
         return known_engine(text)
-    words = re.split(r"[^A-Za-z0-9.]+", text)
-    words += [one + other for one, other in pairwise(words)]  # "llama_cpp"
-    held = {found for word in words if (found := known_engine(word))}
+    held = engines_among(re.split(r"[^A-Za-z0-9.]+", text))
     return held.pop() if len(held) == 1 else None
+
+
+def engines_among(words: list[str]) -> set[str]:
+    """Engines by one word or by two that stand together ("llama", "cpp"), of which none counts alone."""
+    both = {at: found for at, pair in enumerate(pairwise(words)) if (found := known_engine("".join(pair)))}
+    alone = {
+        found
+        for at, word in enumerate(words)
+        if (found := known_engine(word)) and not {at, at - 1} & both.keys()
+    }
+    return alone | set(both.values())
 
 
 SERVERS = frozenset((*ENGINES, *labels("servers")))  # a library such as FlashInfer serves nothing
@@ -85,6 +94,7 @@ def server_in(text: str) -> tuple[str, str | None] | None:
             known = known_engine(spoken)
             if known in SERVERS and not (known == "tensorrt-llm" and "_" in word):  # "trtllm_mha" is a kernel
                 found.setdefault(known, spoken)
+                break
     if len(found) != 1:
         return None
     engine_name, spoken = found.popitem()

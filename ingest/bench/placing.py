@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ingest.bench import cells, loads, names
+from ingest.bench.file_names import is_precision
 from ingest.bench.identity import Facts, split_count
 from ingest.launches import engine_of_image
 from kb.model import Measurement
@@ -113,6 +114,10 @@ def put(row: Row, kind: str, key: str, raw: Any) -> None:
 def _put_named(row: Row, key: str, value: str) -> None:
     """A name; of a model also the release that served it, where the cell tells both: "NAME, Ollama 0.20"."""
     beside = _SERVED.fullmatch(value) if key == "model" else None
+    if key == "model" and is_precision(value):  # of one model, whose setups are compared
+        _put_fact(row, "quantization", value)
+        _put_workload(row, "test", value)
+        return
     if key == "model" and names.model(value) is None and (served := names.engine_within(value)):
         _put_fact(row, "engine", served)  # setups by their servers: "vllm_fp8"
         _put_workload(row, "test", value)

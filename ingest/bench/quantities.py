@@ -56,6 +56,7 @@ _PER_WATT = re.compile(r"\b(?:per )?(?:w|watts?|joules?|k?wh)\b")
 _PER_USER = re.compile(
     r"\b(?:per )?(?:user|users|request|req|stream|seq|sequence|slot|client|session|interactivity)\b"
 )
+_DERIVED_FROM = re.compile(r" (?:from|via|based on) (?:mean |avg |average |median )?(?:itl|tpot|ttft|e2e)$")
 _DERIVED = re.compile(
     r"\b(?:spread|half width|variance|var|cv|ci|drift|reduction|improve(?:d|ment)?|increase|decrease|stable"
     r"|attainment|delta|diff|difference|change|gain|speedup|overhead|penalty|regression|savings?|cost"
@@ -92,7 +93,9 @@ _NO_TIME = re.compile(  # a count of a part, or a unit that is no time
     r"|^(?:pct|percent)\b|\b(?:pct|percent)$"
 )
 _WHOLE_REQUEST = re.compile(
-    r"(?:total(?: time| request time)?|elapsed(?: time)?|wall(?: time)?|duration) (?:s|ms|sec|secs|seconds)"
+    r"(?:total(?: time| request time)?|elapsed(?: time)?|(?:total )?wall(?: clock)?(?: time)?|duration)"
+    r" (?:s|ms|sec|secs|seconds)"
+    r"|(?:total )?time"
 )
 Patterns = tuple[tuple[str, re.Pattern[str]], ...]
 _COUNT_PATTERNS: Patterns = tuple(
@@ -160,7 +163,7 @@ def _words_of(label: str) -> str:
 def understand(label: str) -> Quantity | None:
     """The quantity a label names, or ``None`` when it names none."""
     label = _OF_PROMPT.sub("", _CONDITION.sub("", label[:_LONGEST]))
-    words = re.sub(r" (?:from|via|based on) (?:itl|tpot|ttft|e2e)$", "", words_of(label))
+    words = _DERIVED_FROM.sub("", words_of(label))
     if not words or len(words) > 120:
         return None
     if (
@@ -189,7 +192,8 @@ def _whole(words: str) -> Quantity | None:
     statistic, rest = _statistic(words)
     if statistic is None or not _WHOLE_REQUEST.fullmatch(rest):
         return None
-    return Quantity(f"e2e_ms_{statistic}", _time_factor(rest) or 1e3)
+    factor = _time_factor(rest)
+    return Quantity(f"e2e_ms_{statistic}", factor or 1e3, unit_stated=factor is not None)
 
 
 def _statistic(words: str) -> tuple[str | None, str]:

@@ -19,7 +19,9 @@ _REQUEST_RATE = "request throughput (req/s)"
 _MEASURED = re.compile(r"\d*\.\d{3,}")  # nobody asks for a rate to a thousandth
 _RUN = re.compile(r"total (?:request )?latency(?: (?:ms|s|sec|seconds))?")
 _WINDOW = re.compile(r"(?:n |max )?(?:ctx|context)(?: len| length| size)?")
-_PROMPT = re.compile(r"(?:avg |mean |actual )?(?:prompt|input) (?:len|length|tok|toks|tokens)|isl")
+_PROMPT = re.compile(
+    r"(?:avg |mean |actual )?(?:prompt|input) (?:len|length|tok|toks|tokens)|isl|n prompt|prompt n"
+)
 _TOKEN_RATES = ("tok_s", "output_tok_s", "total_tok_s")
 _WHOLE = re.compile(r"total(?: time)? (?:ms|s|sec|seconds)")
 _WIDTHS = ("concurrency", "batch_size", "prompts")
@@ -98,7 +100,7 @@ def _rates(record: Mapping[str, Any], names: dict[str, str]) -> None:
         counted = value and (
             (seconds and _is_near(answers / seconds, value)) or _makes_answers(record, names, value)
         )
-        plain = _PLAIN_RATE.fullmatch(words) and _is_measured(record[label])
+        plain = is_plain_rate(label) and is_measured(record[label])
         if ((words == "throughput" and counted) or plain) and _REQUEST_RATE not in names.values():
             names[label] = _REQUEST_RATE
 
@@ -177,7 +179,13 @@ def _figure(record: Mapping[str, Any], name: str) -> float:
     return next(found, 0.0)
 
 
-def _is_measured(raw: Any) -> bool:
+def is_plain_rate(label: str) -> bool:
+    """Whether a label is a bare "rps" or "qps", asked or measured."""
+    return _PLAIN_RATE.fullmatch(words_of(label)) is not None
+
+
+def is_measured(raw: Any) -> bool:
+    """Whether a rate is told so finely that nobody asked for it."""
     return _MEASURED.fullmatch(cells.plain(str(raw))) is not None
 
 

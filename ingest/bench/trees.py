@@ -15,13 +15,14 @@ from ingest.bench import cells, members, names, requests, spread_tables
 from ingest.bench.places import ENGINE_VERSION, place
 from ingest.bench.placing import DEVICES
 from ingest.bench.quantities import RESULTS, serves_tokens, understand, words_of
+from ingest.bench.relabel import is_measured, is_plain_rate
 from ingest.bench.units import Units
 
 _QUALITY = ("accuracy",)
 _PLAIN_NAMES = re.compile(
     r"results?|cases|runs?|benchmarks?|metrics|data|rows|cells|steps|phases|bench|items|entries|measurements|laeufe"
     r"|ergebnisse|values|stats|summary|tasks|tests|points|sweep|serving|throughput_runs|overall|performance|raw"
-    r"|models|levels|engines|configs"
+    r"|models|levels|engines|configs|arms|methods|setups|variants"
 )
 _ABOUT = re.compile(
     r"meta(?:data)?|config(?:uration)?|env(?:ironment)?|system(?:_info)?|server(?:_info)?|hardware|info|setup|model"
@@ -39,11 +40,13 @@ _NAME = re.compile(
 )
 _TYPES: dict[str, Callable[[str], Any]] = {"gpu": names.gpu, "engine": names.known_engine}
 _COUNT = re.compile(r"(?:chip_|gpu_|device_|num_)?(?:count|gpus|number|n)")
+_BEFORE = ("warmup", "warm_up", "warmup_config")  # the load before the measured one
 _MACHINE = ("host", "machine", "hardware", "platform")
 _FOLDED = ("median", "mean", "average", "avg", "best", "aggregate", "summary", "averages", "medians")
 _DETAILS = re.compile(r"metrics|timings?|stats|usage|result|response")
 _ASKED = re.compile(
-    r"(?:latency_|target_)?(?:slos?|slas?)(?:_targets?)?|(?:slo_)?(?:thresholds|objectives)"
+    r"(?:latency_|target_)?(?:slos?|slas?)(?:_targets?)?|(?:slo_)?objectives|(?:\w+_)?thresholds(?:_m?s)?"
+    r"|theoretical(?:_\w+)?"
 )  # no results, but wishes
 _OF_EACH = re.compile(
     r"(?:per_)?(?:streams?|lanes?|requests?|responses|completions|clients|users?)(?:_details|_results)?"
@@ -125,7 +128,7 @@ def _own(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _object(value: Mapping[str, Any], around: dict[str, Any], path: tuple[str, ...], found: Found) -> None:
-    own = _with_model(_own(value), path)
+    own = _offered(_with_model(_own(value), path), value)
     _note_axes(value, found.axes)
     said = _merged(around, _said(own) | _commands(value))
     for key, one in value.items():
@@ -204,7 +207,11 @@ def _thing(key: str, value: Mapping[str, Any], named: str, counted: str) -> dict
         return {}
     if name is None or _is_result(_own(value), {}):
         return {}
-    rest = {key: one for key, one in _flat(value).items() if not _NAME.fullmatch(key.lower())}
+    rest = {
+        key: one
+        for key, one in _flat(value).items()
+        if not _NAME.fullmatch(key.lower()) and place(key) != ("identity", named)
+    }
     count = next((one for key, one in rest.items() if _COUNT.fullmatch(key.lower())), None)
     version = rest.get("version") if named == "engine" else None
     told = {named: name, counted: count, "engine_version": version}
@@ -217,7 +224,7 @@ def _name_in(value: Mapping[str, Any], named: str) -> str | None:
     for key, one in value.items():
         found = _NAME.fullmatch(str(key).lower())
         if found and isinstance(one, str) and one:
-            told.setdefault(found["kind"], one)
+            told[found["kind"]] = one if found[0] == found["kind"] else told.get(found["kind"], one)
     if named == "model" and told.get("filename", "").endswith(".gguf"):
         return told["filename"].removesuffix(".gguf")
     last = told.get("path", told.get("dir")) if named == "model" else told.get("type", "")
@@ -237,12 +244,29 @@ def _note_axes(value: Mapping[str, Any], axes: dict[str, set[str]]) -> None:
 
 def _is_result(own: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
     told = {
-        one.name for key, raw in own.items() if cells.number(raw) is not None and (one := understand(key))
+        one.name
+        for key, raw in own.items()
+        if cells.number(raw) is not None and (one := understand(key)) and not _is_load(key)
     }
     if any(name.startswith(RESULTS) for name in told):
         return serves_tokens(own)
     labelled = any(place(key) in (("workload", "test"), ("workload", "dataset")) for key in {**own, **said})
     return labelled and any(name in _QUALITY for name in told)
+
+
+def _offered(own: dict[str, Any], value: Mapping[str, Any]) -> dict[str, Any]:
+    """A round rate ("qps": 4) of an object that holds others is what was asked, unless it tells results."""
+    told = [one.name for key in own if (one := understand(key)) and not _is_load(key)]
+    held = any(isinstance(one, Mapping | list) for one in value.values())
+    if not held or sum(name.startswith(RESULTS) for name in told) != 1:
+        return own
+    return {
+        "offered rps" if is_plain_rate(key) and not is_measured(one) else key: one for key, one in own.items()
+    }
+
+
+def _is_load(key: str) -> bool:
+    return (place(key) or ("",))[0] == "workload"
 
 
 def _said(own: Mapping[str, Any]) -> dict[str, Any]:
@@ -259,6 +283,8 @@ def _said(own: Mapping[str, Any]) -> dict[str, Any]:
 def _flat(value: Mapping[str, Any], depth: int = 2) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, one in value.items():
+        if str(key).lower() in _BEFORE:
+            continue
         if isinstance(one, Mapping) and depth:
             flat |= _named_thing(str(key).lower(), one) or _flat(one, depth - 1)
             flat |= {"engine": key} if names.known_engine(key) in names.SERVERS and "model" in one else {}
@@ -360,18 +386,3 @@ def _commands(value: Mapping[str, Any]) -> dict[str, Any]:
     if told:  # lm-eval: --model names the client's class
         given["model"] = told[1]
     return {key: given[key] for key in wanted if key in given}
-
-
-def without_copies(rows: list[tuple[Mapping[str, float | None], Any]]) -> list[Any]:
-    """The second members of (metrics, thing) pairs whose metrics are no part of another pair's."""
-    sets = [frozenset((key, value) for key, value in metrics.items()) for metrics, _ in rows]
-    if len(sets) > 600:
-        return [thing for _, thing in rows]
-    kept = []
-    for index, one in enumerate(sets):
-        copied = any(
-            one < other or (one == other and at < index) for at, other in enumerate(sets) if at != index
-        )
-        if not (copied and len(one) > 1):
-            kept.append(rows[index][1])
-    return kept

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ingest.bench import file_names, jsontext, placeholders, requests, serving, trees, variants
+from ingest.bench import copies, file_names, jsontext, placeholders, requests, serving, trees, variants
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.places import place
 from ingest.bench.placing import Row
@@ -54,9 +54,11 @@ def _read(source: Source) -> Reading:
     told = file_names.hints(source.name)
     rows = [_row(one, units, told) for row in found.rows for one in variants.setups(row)]
     points = [
-        (row.facts, point) for row in rows if (point := serving.complete(row.measurement(_CLIENT))).metrics
+        (row.facts, point)
+        for row in rows
+        if _tells((point := serving.complete(row.measurement(_CLIENT))).metrics)
     ]
-    kept = trees.without_copies([(point.metrics, (facts, point)) for facts, point in points])
+    kept = copies.without_copies([(point.metrics, (facts, point)) for facts, point in points])
     if not kept and not found.failed:
         return _without_figures(source, value)
     return benchmark(
@@ -68,6 +70,12 @@ def _read(source: Source) -> Reading:
         | told.as_extra()
         | _failures(found.failed),
     )
+
+
+def _tells(metrics: Mapping[str, float | None]) -> bool:
+    """Whether figures are more than a time, or a rate of nothing that no count of requests explains."""
+    told = {name for name, value in metrics.items() if value or not name.endswith("tok_s")}
+    return bool(told - {"duration_s"})
 
 
 def _without_figures(source: Source, document: Any) -> Reading:

@@ -18,6 +18,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from ingest import meta_values
 from ingest.bench.names import is_option
 from ingest.formats import Format, Unreadable
 from ingest.launches import (
@@ -31,7 +32,7 @@ from ingest.launches import (
     plain_version,
     port_of,
 )
-from ingest.machine import described_cards, hardware, known
+from ingest.machine import known
 from ingest.packages import split_packages
 from ingest.sources import Source
 from ingest.traces import iso_time, line_count
@@ -48,7 +49,6 @@ _NAMED = re.compile(r"meta(?:data)?\b|manifest|run_?info")
 _OTHER_DEVICE = re.compile(r'"(?:smartctl|/dev/(?:nvme|sd)\w+)"')  # a disk
 _TEXT = re.compile(r'"(?P<key>[A-Za-z_]\w{0,40})"\s*:\s*"(?P<value>[^"\n]{2,120})"')
 _WHO = frozenset({"gpu", "engine", "model", "driver", "cuda"})
-_CLASSES = ("default", "auto", "cuda", "cuda:0", "gpu", "cpu")  # of devices, no products
 _WEAK = 0.35  # it says who was measured, with figures that nothing else reads
 _LARGEST = 8 << 20
 _NOT_LIBRARIES = ("driver", "cuda", "kernel", "glibc")
@@ -61,11 +61,19 @@ def sniff(source: Source) -> float:
         return 0.0
     keys = {key.lower() for key in _ANY_KEY.findall(head)}
     kinds = {kind for key in keys if (kind := kind_of(key))}
+    kinds |= {"engine"} if any(map(_engine_of, keys)) else set()
     named = bool(_NAMED.search(source.name.lower())) and (
         {"engine", "model"} <= kinds or {"engine", "dependencies"} <= kinds
     )
     weak = _WEAK * (len(kinds & _WHO) > 1 and _names_card(head))
     return max(_sureness(keys, kinds), weak, 0.6 * (named and not any(_RESULT.search(key) for key in keys)))
+
+
+def _engine_of(key: str) -> str | None:
+    """The engine that a key of a version names ("vllm_version")."""
+    named = re.fullmatch(r"(\w+?)_version(?:_reported)?", key)
+    engine = canonical_engine(named[1]) if named else None
+    return engine if engine in ENGINES else None
 
 
 def _names_card(head: str) -> bool:
@@ -124,8 +132,7 @@ def kind_of(key: str) -> str | None:
     found = _kinds().get(word)
     if found:
         return found
-    version = re.fullmatch(r"(\w+?)_version(?:_reported)?", word)
-    if version and canonical_engine(version[1]) in ENGINES:
+    if _engine_of(word):
         return "version"
     image = re.fullmatch(r"(\w+?)_image", word)
     if image and canonical_engine(image[1]) in ENGINES:
@@ -155,7 +162,7 @@ class _Meta:
         launch = self._launch()
         engine, version = self._engine(launch)
         settings = self._settings(engine) | dict(launch.settings)
-        where = self._hardware()
+        where = meta_values.hardware_of({kind: self._values(kind) for kind in meta_values.KINDS})
         quantization = settings.get("quantization") or self._quantization()
         model = model_of(self._text("model") or launch.model, quantization)
         environment = self._environment() | dict(launch.environment)
@@ -208,23 +215,17 @@ class _Meta:
                 self.options[str(key)] = value
             if kind:
                 self.found.setdefault(kind, []).append((str(key), value))
-            if isinstance(value, dict) and depth < 3 and not _is_closed(kind, value):
+            if isinstance(value, dict) and depth < 3 and not _is_closed(kind, value, str(key)):
                 self._collect(value, depth + 1)
 
     def _first(self, kind: str) -> Any:
         return next((value for _, value in self.found.get(kind, ()) if value is not None), None)
 
     def _text(self, kind: str) -> str | None:
-        for _, value in self.found.get(kind, ()):
-            if isinstance(value, str | int | float) and not isinstance(value, bool) and known(value):
-                return str(value)
-            if isinstance(value, dict):
-                name = next(
-                    (value[key] for key in ("name", "id", "path") if isinstance(value.get(key), str)), None
-                )
-                if name:
-                    return str(name)
-        return None
+        return meta_values.first_text(self._values(kind))
+
+    def _values(self, kind: str) -> list[Any]:
+        return [value for _, value in self.found.get(kind, ())]
 
     def _time(self, kind: str) -> str | None:
         value = self._first(kind)
@@ -340,33 +341,19 @@ class _Meta:
                 return value
         return None
 
-    def _hardware(self) -> Hardware:
-        text, count = self._text("gpu"), self._first("count")
-        names, memory = described_cards(self._first("gpu"))
-        if names:
-            return hardware(
-                names, memory, count=len(names), driver=self._text("driver"), cuda=self._text("cuda")
-            )
-        if count is None and isinstance(self._first("gpu"), int):
-            text, count = None, self._first("gpu")
-        times = re.match(r"^\s*(\d+)\s*[x×]\s*(.+)$", text or "")
-        if times:
-            text, count = times[2], count or int(times[1])
-        text = None if text and text.lower() in _CLASSES else text
-        product = find_gpu(text) if text else None
-        name = product.name if product else text
-        return hardware(
-            [name] if name else [],
-            count=count if isinstance(count, int) and not isinstance(count, bool) else None,
-            driver=self._text("driver"),
-            cuda=self._text("cuda"),
-        )
+
+_PARTS = ("cpu", "processor", "os", "operating_system", "disk", "storage", "motherboard", "numa")
 
 
-def _is_closed(kind: str | None, value: Mapping[str, Any]) -> bool:
-    """Whether the members of a mapping are no metadata of the run: settings, variables of an environment."""
-    return kind in ("settings", "killed_by") or (
-        kind == "environment" and any(map(str.isupper, map(str, value)))
+def _is_closed(kind: str | None, value: Mapping[str, Any], key: str = "") -> bool:
+    """Whether the members of a mapping are no metadata of the run: settings, variables of an environment.
+
+    Other parts of a machine have models and versions of their own.
+    """
+    return (
+        kind in ("settings", "killed_by")
+        or key.lower() in _PARTS
+        or (kind == "environment" and any(map(str.isupper, map(str, value))))
     )
 
 
