@@ -142,7 +142,7 @@ class Pass:
     def _checked(self, text: str, numbers: Iterable[int]) -> Columns:
         delimiter, rows = self.layout.delimiter, list[list[str]]()
         for number, line in zip(numbers, text.split("\n"), strict=False):
-            row = split_cells(line, delimiter) if delimiter else line.split()
+            row = split_cells(line, delimiter) if delimiter else line.removeprefix("^C").split()
             if self._is_row(line, row, number):
                 rows.append(row)
         return list(zip(*rows, strict=True))

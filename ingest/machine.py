@@ -12,7 +12,7 @@ from typing import Any
 from kb.model import Backend, Experiment, Hardware
 from kb.vocab.gpus import arch_of, candidates, find_gpu, product_name
 
-_MISSING = re.compile(r"(?i)^(?:\[.*\]|n/?a|-|none|unknown|not supported|err!|)$")
+_MISSING = re.compile(r"(?i)^(?:\[.*\]|n/?a|-|none|unknown|not (?:supported|found)|err!|)$")
 
 
 def known(text: object) -> str | None:

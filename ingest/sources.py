@@ -24,6 +24,7 @@ import zstandard
 
 from ingest.archives import DAMAGED, is_archive, members
 from ingest.prefixes import Wrapper, clean_lines, find_wrappers
+from ingest.screens import is_recorded, replay
 from kb.errors import KbctlError
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 HEAD_BYTES = 64 * 1024
 CHUNK_BYTES = 4 * 1024 * 1024
 MAX_LINE_BYTES = 64 * 1024 * 1024
+_MAGIC_BYTES = 512
+_MOST_RECORDED = 2 << 20  # a screen each two seconds for a day
 STDIN = "-"
 BROKEN = DAMAGED
 SKIPPED_FOLDERS = frozenset({".git", "__pycache__", ".venv", "node_modules", ".mypy_cache", ".ruff_cache"})
@@ -72,11 +75,19 @@ class Source:
         return len(self._raw) if self._raw is not None else self.path.stat().st_size
 
     def open(self) -> BinaryIO:
-        """The decompressed bytes as a stream; the caller closes it."""
+        """The decompressed bytes as a stream, a terminal's recording replayed; the caller closes it."""
         stream = self._open_raw()
-        magic = stream.read(6)
+        magic = stream.read(_MAGIC_BYTES)
         stream.seek(0)
-        return decompressed(stream, magic)
+        return self._replayed(stream) if is_recorded(magic) else decompressed(stream, magic)
+
+    def _replayed(self, stream: BinaryIO) -> BinaryIO:
+        """The screens that ``watch`` wrote for a terminal, one below the other."""
+        with stream:
+            data = stream.read(_MOST_RECORDED)
+            if stream.read(1):
+                self.trouble = f"of the recorded screens only the first {_MOST_RECORDED >> 20} MiB were read"
+        return io.BytesIO("".join(replay(decode(data))).encode())
 
     def _open_raw(self) -> BinaryIO:
         if self._raw is not None:

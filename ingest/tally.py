@@ -46,6 +46,10 @@ OUT_OF_SCALE = (
     ("sm_clock_mhz", 1e6, "sm_clock_mhz", 1e-6),
     ("memory_clock_mhz", 1e6, "memory_clock_mhz", 1e-6),
     ("temperature_c", 1000.0, "temperature_c", 1e-3),
+    ("sm_active_pct", 150.0, "sm_active_pct", 1e-2),
+    ("tensor_active_pct", 150.0, "tensor_active_pct", 1e-2),
+    ("dram_active_pct", 150.0, "dram_active_pct", 1e-2),
+    ("graphics_active_pct", 150.0, "graphics_active_pct", 1e-2),
 )
 
 

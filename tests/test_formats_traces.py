@@ -17,6 +17,7 @@ from kb.model import Reading
 
 OURS = {
     "amd_smi",
+    "amd_topology",
     "collect_env",
     "container_specs",
     "dcgm",
@@ -27,6 +28,7 @@ OURS = {
     "gpu_loop_json",
     "gpu_long",
     "gpu_loop_text",
+    "gpu_session",
     "gpu_summary",
     "influx_gpu",
     "line_monitors",
@@ -39,6 +41,7 @@ OURS = {
     "nvidia_smi_csv",
     "nvidia_smi_dmon",
     "nvidia_smi_list",
+    "nvidia_smi_mig",
     "nvidia_smi_q",
     "nvidia_smi_table",
     "nvidia_smi_topo",

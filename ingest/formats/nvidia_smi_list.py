@@ -8,13 +8,16 @@ from __future__ import annotations
 import re
 
 from ingest.formats import Format, Unreadable
+from ingest.gpu_csv import is_around
 from ingest.machine import hardware
 from ingest.sources import Source
 from ingest.traces import line_count, trace_reading
 from kb.model import Problem, Reading
 
-GPU_LINE = re.compile(r"^GPU (\d+): (.+?) \(UUID: ([\w-]+)\)?\s*$")
-_MIG_LINE = re.compile(r"^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: ([\w-]+)\)\s*$")
+# People black out parts of a UUID: ``(UUID: GPU-...)``.
+GPU_LINE = re.compile(r"^GPU (\d+): (.+?) \(UUID: ([^()\s]{1,60})\)?\s*$")
+_MIG_LINE = re.compile(r"^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: ([^()\s]{1,60})\)\s*$")
+_CUT = re.compile(r"^\s*(?:\.{2,4}|…)\s*$")  # lines that somebody left out
 _VERSION_LINE = re.compile(
     r"^(NVIDIA-SMI|NVML|DRIVER|CUDA|KMD|CUDA UMD)\s+version\s*:\s*(\S+)\s*$", re.IGNORECASE
 )
@@ -25,13 +28,14 @@ def sniff_list(source: Source) -> float:
     lines = [line for line in source.head.split("\n") if line.strip()][:200]
     if lines and not GPU_LINE.match(lines[0]) and "nvidia-smi" in lines[0]:
         lines = lines[1:]
+    lines = [line for line in lines if not _CUT.match(line) and not is_around(line)]
     hits = sum(1 for line in lines if GPU_LINE.match(line) or _MIG_LINE.match(line))
     return 0.95 if hits and hits == len(lines) else 0.0
 
 
 def read_list(source: Source) -> Reading:
     """Products and their count."""
-    names, mig, problems, lines = [], [], [], 0
+    names, mig, problems, lines, was_cut = list[str](), [], [], 0, False
     for number, line in source.lines():
         if not line.strip():
             continue
@@ -41,6 +45,10 @@ def read_list(source: Source) -> Reading:
             names.append(card[2])
         elif part:
             mig.append({"gpu": len(names) - 1, "profile": part[1], "device": int(part[2])})
+        elif _CUT.match(line):
+            was_cut = True
+        elif is_around(line):
+            continue
         else:
             problems.append(Problem(line=number, what=f"is no GPU of the list: {line.strip()[:120]}"))
     if not names:
@@ -49,7 +57,7 @@ def read_list(source: Source) -> Reading:
         str(source.path),
         "nvidia_smi_list",
         None,
-        hardware(names=names, count=len(names)),
+        hardware(names=names, count=None if was_cut else len(names)),
         tool="nvidia-smi",
         lines=line_count(lines, len(problems)),
         problems=problems[:20],

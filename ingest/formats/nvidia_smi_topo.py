@@ -1,4 +1,4 @@
-"""``nvidia-smi topo -m``: how GPUs and network cards reach each other.
+"""``nvidia-smi topo -m`` and ``-p2p``: how GPUs and network cards reach each other, and whether they may.
 
 Owns the matrix and the few words that a machine's topology comes down to (``NV18 all-to-all``, ``SYS x4``).
 """
@@ -17,6 +17,7 @@ from ingest.traces import line_count, trace_reading
 from kb.model import Problem, Reading
 
 _LINK = re.compile(r"^(?:X|NV\d+|NODE|SYS|PHB|PXB|PIX|SOC|PIXB|N/A|XGMI|PCIE)$")
+_PEER = re.compile(r"^(?:OK|CNS|GNS|TNS|NS|DR|U)$")  # whether one GPU may read or write another's memory
 _HEADER = re.compile(r"^[ \t]*+(?:\x1b\[\d*m)?[ \t]*+GPU0\b.*(?:Affinity|GPU1|NIC0|mlx5_0)", re.MULTILINE)
 _QUERIED = re.compile(r"^\w.*, [\w.]+ \[(?:MiB|%|W|MHz)\]", re.MULTILINE)
 _NIC_NAME = re.compile(r"^\s*(NIC\d+):\s*(\S+)\s*$")
@@ -42,6 +43,8 @@ def read(source: Source) -> Reading:
     some = [one for one in some if one[0]]
     if not some:
         raise Unreadable("the topology matrix has no row")
+    peers = next((one[0] for one in some if _is_of_peers(one[0])), {})
+    some = [one for one in some if not _is_of_peers(one[0])] or some[:1]
     links, nics = some[0]
     gpus = [name for name in links if name.startswith("GPU")]
     alike = all(one[0] == links for one in some)
@@ -54,8 +57,12 @@ def read(source: Source) -> Reading:
         tool="nvidia-smi",
         lines=line_count(lines),
         problems=() if alike else (Problem(line=numbered[starts[1]][0], what=what),),
-        extra=_extra(links, gpus, nics),
+        extra=(_extra(links, gpus, nics) if links is not peers else {}) | ({"p2p": peers} if peers else {}),
     )
+
+
+def _is_of_peers(links: Mapping[str, Mapping[str, str]]) -> bool:
+    return any(_PEER.match(word) for row in links.values() for word in row.values())
 
 
 def matrix(lines: Iterable[str]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
@@ -78,7 +85,7 @@ def describe(links: Mapping[str, Mapping[str, str]]) -> str | None:
     """The topology in a few words: the kinds of link between GPUs, commonest first; None for one GPU."""
     gpus = [name for name in links if name.startswith("GPU")]
     pairs = Counter(links[a][b] for i, a in enumerate(gpus) for b in gpus[i + 1 :] if b in links[a])
-    if not pairs:
+    if not pairs or _is_of_peers(links):
         return None
     if len(pairs) == 1:
         return f"{next(iter(pairs))} all-to-all"
@@ -106,11 +113,15 @@ def _nearest(row: Mapping[str, str], cards: list[str]) -> str | None:
 
 def _row(line: str) -> tuple[str, list[str]] | None:
     text = re.sub(r"\x1b\[\d*m", "", line)
-    name = re.match(r"^(GPU\d+|NIC\d+|mlx\d+_\d+|\w*bond\w*|ib\w*|rocep\w+)[\t ]", text)
+    name = re.match(r"^ ?(GPU\d+|NIC\d+|mlx\d+_\d+|\w*bond\w*|ib\w*|rocep\w+)[\t ]", text)
     if not name:
         return None
     cells = _cells(text)[1:]
-    return (name[1], cells) if cells and any(_LINK.match(cell) for cell in cells[:3]) else None
+    return (
+        (name[1], cells)
+        if cells and any(_LINK.match(cell) or _PEER.match(cell) for cell in cells[:3])
+        else None
+    )
 
 
 def _cells(line: str) -> list[str]:
@@ -128,5 +139,6 @@ FORMAT = Format(
     kind="trace",
     sniff=sniff,
     read=read,
-    docs="Output of `nvidia-smi topo -m`: links between GPUs, the nearest network card of each, NUMA nodes.",
+    docs="Output of `nvidia-smi topo -m`: links between GPUs, the nearest network card of each, NUMA nodes. "
+    "Of `topo -p2p` whether GPUs may reach each other's memory.",
 )

@@ -17,6 +17,7 @@ from ingest.traces import line_count, trace_reading
 from kb.model import Problem, Reading
 
 _LINK = re.compile(r"^\s+Link (\d+): (?:(<?inactive>?)|([\d.]+) GB/s)\s*$", re.IGNORECASE)
+_INFO = re.compile(r"^\s+(?:NVLE|Firmware Version|MSE|NETIR[ A-Z]*): ?.*$")
 _NONE = re.compile(
     r"^(?:Device does not have or support Nvlink|NVML: Unable to retrieve Nvlink .*|"
     r"Nvlink queries are not supported .*|Link \d+, .*: .*|Link \d+: .* (?:Errors?|Data|Throughput).*)$",
@@ -28,7 +29,11 @@ def sniff(source: Source) -> float:
     """A line of a GPU, then its links or a sentence about them."""
     lines = [line for line in source.head.split("\n")[:8] if line.strip()]
     named = any(GPU_LINE.match(line) for line in lines[:3])
-    return 0.97 if named and any(_LINK.match(line) or _NONE.match(line.strip()) for line in lines) else 0.0
+    return 0.97 if named and any(_tells(line) for line in lines) else 0.0
+
+
+def _tells(line: str) -> bool:
+    return bool(_LINK.match(line) or _INFO.match(line) or _NONE.match(line.strip()))
 
 
 def read(source: Source) -> Reading:
@@ -51,7 +56,7 @@ def read(source: Source) -> Reading:
             _add(gpus[-1], link)
         elif _NONE.match(line.strip()) and gpus:
             gpus[-1]["says"] = gpus[-1]["says"] or line.strip()
-        else:
+        elif not _INFO.match(line):
             odd += 1
             problems.append(Problem(line=number, what=f"says nothing about a link: {line.strip()[:100]}"))
     return trace_reading(
@@ -62,7 +67,7 @@ def read(source: Source) -> Reading:
         tool="nvidia-smi",
         lines=line_count(lines, odd),
         problems=problems[:5],
-        extra={"nvlink": gpus},
+        extra={"nvlink": [one for one in gpus if one["links_up"] or one["links_down"] or one["says"]]},
     )
 
 
@@ -96,5 +101,6 @@ FORMAT = Format(
     kind="trace",
     sniff=sniff,
     read=read,
-    docs="Output of `nvidia-smi nvlink -s`: links per GPU, up or down, and the speed of each.",
+    docs="Output of `nvidia-smi nvlink -s`: links per GPU, up or down, and the speed of each; "
+    "of `-info` only the GPUs.",
 )

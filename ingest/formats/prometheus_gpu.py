@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.formats import Format, Unreadable
 from ingest.gpu_csv import to_number
-from ingest.machine import known
+from ingest.machine import hardware, known
 from ingest.prometheus import Sample, parse_sample
 from ingest.sources import Source
 from ingest.tally import Cards, reasons_of_mask
@@ -241,6 +241,11 @@ class _Scrapes:
         told = list(self.info.values())
         names = ("driver", "cuda", "compute_cap")
         facts = {name: next((one[name] for one in told if name in one), None) for name in names}
+        if not found.gpus:  # cards are named, none of their metrics is one of ours
+            products = [one.get("name") for one in told]
+            cap, *versions = (facts[name] for name in ("compute_cap", "driver", "cuda"))
+            count, (driver, cuda) = len(told) or None, versions
+            return hardware(products, None, cap, count=count, driver=driver, cuda=cuda)
         cards = {gpu.uuid or gpu.index for gpu in found.gpus}
         machine = hardware_of(found, **facts)
         return machine if machine.count is None else machine._replace(count=len(cards))

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from ingest.samples import Samples
 
 _CARD = re.compile(r'"card\d+"\s*:\s*\{')
-_HEADER = re.compile(r"^[# ]*(?:GPU|Device)\s.*(?:SCLK|Temp).*(?:GPU%|GPU use).*$", re.MULTILINE)
-_PAIR = re.compile(r"^[ \t]*GPU\[(\d+)\][ \t]*:[ \t]*([A-Za-z][^:\n]*?)[ \t]*:[ \t]+(\S.*)$", re.MULTILINE)
+_HEADER = re.compile(r"^[# ]*(?:GPU|Device)\s.*(?:SCLK|Temp).*(?:GPU%|GPU use|MCLK OD).*$", re.MULTILINE)
+_OWN_HEADER = re.compile(r"^[# ]*(?:GPU|Device)\s.*\bSCLK\s+MCLK\s+Fan\s+Perf\s", re.MULTILINE)
+_PAIR = re.compile(r"^[# \t]*GPU\[(\d+)\][ \t]*:[ \t]*([A-Za-z][^:\n]*?)[ \t]*:[ \t]+(\S.*)$", re.MULTILINE)
 _DRIVER = re.compile(r"^\s*Driver version:\s*(\S+)\s*$", re.IGNORECASE)
 # Unit of a cell -> the columns that have it, and their metrics ("" for none of ours).
 _COLUMNS: tuple[tuple[str, dict[str, str]], ...] = (
@@ -37,6 +38,7 @@ _COLUMNS: tuple[tuple[str, dict[str, str]], ...] = (
 )
 _CELL = r"(?<![\d.])(\d{1,9}(?:\.\d+)?) ?"
 _CLOCK = re.compile(r"\((\d+)\s*Mhz\)", re.IGNORECASE)
+_CLOCK_KEYS = ("sclk", "mclk", "gpu clock level", "gpu memory clock level")
 _NAMES = (
     "card series",
     "card model name",
@@ -103,7 +105,9 @@ def sniff_table(source: Source) -> float:
         return 0.0
     titled = "ROCm System Management Interface" in head or "ROCM-SMI" in head
     told = len(_PAIR.findall(head))
-    return 0.93 if (titled and (_HEADER.search(head) or told)) or told >= 2 else 0.0
+    if (titled and (_HEADER.search(head) or told)) or told >= 2:
+        return 0.93
+    return 0.9 if _OWN_HEADER.search(head) and _HEADER.search(head) else 0.0
 
 
 def read_table(source: Source) -> Reading:
@@ -200,10 +204,10 @@ def _add(cards: Cards, index: int, card: Mapping[str, Any]) -> None:
     low = {str(key).lower().rstrip(": "): value for key, value in card.items()}
     sample: dict[str, float | None] = {}
     for key, value in low.items():
-        clock = _CLOCK.search(str(value)) if key.startswith(("sclk", "mclk")) else None
+        clock = _CLOCK.search(str(value)) if key.startswith(_CLOCK_KEYS) else None
         column = recognise_column(key)
         if clock:
-            role = "sm_clock_mhz" if key.startswith("sclk") else "memory_clock_mhz"
+            role = "memory_clock_mhz" if key[:1] == "m" or "memory" in key else "sm_clock_mhz"
             sample.setdefault(role, float(clock[1]))
         elif column.is_metric and column.role not in _FIRST and "vis_vram" not in key:
             sample.setdefault(column.role, to_number(str(value), column.role, column.factor))
