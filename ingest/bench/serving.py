@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ingest.bench import cells, names
+from ingest.bench import cells, client_commands, names
 from ingest.bench.identity import Facts
 from ingest.bench.placeholders import is_placeholder
 from ingest.bench.placing import rate
@@ -20,7 +20,8 @@ from ingest.bench.quantities import labels, understand
 from kb.model import Measurement
 
 HEADING = re.compile(
-    r"^[\s>]*={3,}\s*(?P<title>[A-Za-z][\w /()-]*?(?:Result|Benchmark)[\w ()-]*?)\s*={3,}\s*$"
+    r"^[\s>]*(?P<lead>#+|//|\*)?\s*={3,}\s*"
+    r"(?P<title>[A-Za-z][\w /()-]*?(?:Result|Benchmark)[\w ()-]*?)\s*={3,}\s*$"
 )
 _CLOSING = re.compile(r"^[\s>]*={20,}\s*$")
 _SECTION = re.compile(r"^[\s>]*-{3,}\s*(?P<title>[A-Za-z].*?)\s*-{3,}\s*$")
@@ -42,7 +43,8 @@ _OBJECT: dict[str, Any] = labels("object")
 class Block:
     """One result table: its heading's line and title, rows (label → value), and the arguments before it.
 
-    ``closed`` is false where the file ends inside the table.
+    ``lead`` is the mark before each line of a table that was made a comment; ``closed`` is false where the
+    file ends inside the table.
     """
 
     line: int
@@ -50,6 +52,7 @@ class Block:
     rows: dict[str, str] = field(default_factory=dict)
     arguments: dict[str, Any] = field(default_factory=dict)
     section: str = ""
+    lead: str = ""
     closed: bool = False
     used: int = 0
 
@@ -104,51 +107,23 @@ def _headed(lines: Iterable[tuple[int, str]]) -> list[Block]:
     command = ""
     for number, text in lines:
         heading = HEADING.match(text)
-        command = _command(command, text)
+        command = client_commands.serving_command(command, text)
         if heading:
-            current = Block(number, heading["title"], arguments=arguments, used=1)
+            lead = heading["lead"] or ""
+            current = Block(number, heading["title"], arguments=arguments, lead=lead, used=1)
             found.append(current)
         elif current is not None:
-            current = _continue(current, text)
+            current = _continue(current, text.lstrip(" \t>").removeprefix(current.lead))
         elif "Namespace(" in text:
             arguments = namespace(text)
         elif command and not command.endswith("\\"):
-            arguments = command_arguments(command)
+            arguments = client_commands.arguments(command)
     return found
-
-
-_CLIENT = re.compile(
-    r"[$>#+\s]*(?:[A-Z][A-Z_0-9]*=\S+\s+|(?:time|nohup|sudo|uv|run|exec)\s+)*(?:\S*python\S*\s+(?:-m\s+)?)?"
-    r"\S*(?:vllm\s+bench\s+serve|bench_serving|benchmark_serving|bench_offline_throughput)(?:\.py)?\s+(?:--|\\)"
-)
-_FLAG = re.compile(r"(?<!\S)--(?P<key>[a-z][\w-]*)(?:[ =]+(?P<value>(?!--)\S+))?")
 
 
 def calls_client(text: str) -> bool:
     """Whether a line is a client's dump of its arguments, or the command that started it."""
-    return ("Namespace(" in text and "num_prompts=" in text) or _CLIENT.match(text) is not None
-
-
-def _command(before: str, text: str) -> str:
-    """A client's command line as far as it goes; a backslash at its end continues it on the next line."""
-    line = text.strip()
-    if before.endswith("\\"):
-        return before[:-1] + line
-    return line if _CLIENT.match(line) else ""
-
-
-def command_arguments(command: str) -> dict[str, Any]:
-    """Arguments of a client's command line under the names that its own dump uses."""
-    given = {found["key"].replace("-", "_"): found["value"] or True for found in _FLAG.finditer(command)}
-    for short, full in (
-        ("random_input", "random_input_len"),
-        ("random_output", "random_output_len"),
-        ("num_prompt", "num_prompts"),
-        ("dataset", "dataset_name"),
-    ):
-        if short in given:
-            given.setdefault(full, given[short])
-    return {key: cells.whole(value) if str(value).isdecimal() else value for key, value in given.items()}
+    return ("Namespace(" in text and "num_prompts=" in text) or client_commands.calls_serving(text)
 
 
 def _continue(block: Block, text: str) -> Block | None:
@@ -254,6 +229,12 @@ def arguments_facts(arguments: Mapping[str, Any]) -> Facts:
     spoken = [one for one in (name, arguments.get("served_model_name")) if isinstance(one, str)]
     told = next((names.quantization(one) for one in spoken if names.quantization(one)), None)
     return Facts(model=spoken[0] if spoken else None, engine=own_engine(backend), quantization=told)
+
+
+def block_facts(block: Block) -> Facts:
+    """What a table and the arguments before it say about the server; SGLang's tables name the back end."""
+    facts = arguments_facts(block.arguments)
+    return replace(facts, engine=own_engine(block.rows.get("Backend")) or facts.engine)
 
 
 def batch_load(arguments: Mapping[str, Any]) -> dict[str, Any]:

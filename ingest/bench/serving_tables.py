@@ -40,7 +40,7 @@ def read_tables(
     if not filled:
         raise Unreadable(blank[0][1])
     page = commanded([text for _, text in lines], page_facts([text for _, text in lines if len(text) < 300]))
-    told = facts_of or (lambda block: serving.arguments_facts(block.arguments))
+    told = facts_of or serving.block_facts
     pairs = [(with_page(told(block), page), serving.block_measurement(block, tool)) for block in filled]
     cut = [
         Problem(line=block.line, what="the result table is cut off") for block in filled if not block.closed

@@ -186,9 +186,7 @@ def _printed(text: str, page: Page, base: Facts, blank: list[Problem]) -> Iterab
         if reason:
             blank.append(Problem(line=block.line, what=reason))
         else:
-            facts = serving_tables.with_page(
-                serving.arguments_facts(block.arguments), _below(page, block.line, base)
-            )
+            facts = serving_tables.with_page(serving.block_facts(block), _below(page, block.line, base))
             yield facts, serving.block_measurement(block, _CLIENT)
 
 

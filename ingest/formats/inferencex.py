@@ -89,11 +89,11 @@ def _read_aggregate(source: Source) -> Reading:
 
 def _facts(row: Mapping[str, Any]) -> Facts:
     """Facts of an aggregate row; its hardware may carry a runner's suffix (``b200-trt``)."""
-    printed = str(row.get("hw") or "")
+    printed = str(row.get("hw") or row.get("device") or "")
     settings: dict[str, Any] = {key: row[key] for key in _WIDTHS if row.get(key) is not None}
     settings |= {key: _truth(row[key]) for key in _FLAGS if row.get(key) is not None}
     speculation = row.get("spec_decoding") or ("mtp" if _truth(row.get("mtp")) is True else None)
-    settings |= {"speculation": speculation} if speculation and speculation != "none" else {}
+    settings |= {"speculation": speculation} if speculation and speculation not in ("none", "false") else {}
     image = str(row.get("image") or "").replace("#", "/", 1)
     stack = str(row.get("framework") or "")
     settings |= {"framework": stack} if "-" in stack else {}  # an engine behind another's front
@@ -118,7 +118,8 @@ def _product(printed: str) -> str | None:
 def _gpus(row: Mapping[str, Any]) -> int | None:
     split = [cells.number(row.get(key)) for key in ("num_prefill_gpu", "num_decode_gpu")]
     if all(split):
-        return int(sum(one or 0 for one in split))
+        shared = _truth(row.get("disagg")) is False and split[0] == split[1]  # the same GPUs, told twice
+        return int(split[0] or 0) if shared else int(sum(one or 0 for one in split))
     width = cells.number(row.get("tp"))
     return int(width) if width else None
 
@@ -133,7 +134,11 @@ def _truth(value: Any) -> Any:
 
 
 def _point(row: Mapping[str, Any], line: int) -> Measurement:
-    rest = {key: value for key, value in row.items() if key not in _PER_GPU and not key.endswith("_intvty")}
+    rest = {
+        key: value
+        for key, value in row.items()
+        if key not in _PER_GPU and not key.endswith(("_intvty", "_ms"))  # its own latencies are seconds
+    }
     point = serving.object_measurement(rest, _TOOL, line)
     metrics = dict(point.metrics)
     for key, name in _PER_GPU.items():
@@ -141,7 +146,7 @@ def _point(row: Mapping[str, Any], line: int) -> Measurement:
             metrics[name] = value
     metrics |= _interactivity(row)
     count = _gpus(row)
-    if count and not row.get("disagg") and "output_tok_s" not in metrics:
+    if count and _truth(row.get("disagg")) is not True and "output_tok_s" not in metrics:
         metrics |= {
             name.removesuffix("_per_gpu"): (metrics[name] or 0) * count
             for name in _PER_GPU.values()
@@ -180,7 +185,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_aggregate,
         read=_read_aggregate,
-        version=2,
+        version=3,
         docs=(
             "Aggregate rows of InferenceMAX / InferenceX (`agg_*.json`): rates per GPU (kept as "
             "`…_per_gpu` and multiplied out where one engine serves), latencies in seconds, interactivity "

@@ -73,6 +73,7 @@ def _point(run: Iterable[tuple[int, Mapping[str, Any]]]) -> Measurement:
         name, values, extra = _metric(record["metric"])
         if name == "latency" and values:  # seconds of each iteration
             metrics["e2e_ms_mean"] = sum(values) / len(values) * 1e3
+            metrics |= _percentiles(extra)
         elif name in _OFFLINE and len(values) == 1:
             counts = {_COUNTS[key]: cells.number(extra.get(key)) for key in _COUNTS}
             metrics |= {_OFFLINE[name]: values[0]} | {k: v for k, v in counts.items() if v is not None}
@@ -86,8 +87,16 @@ def _point(run: Iterable[tuple[int, Mapping[str, Any]]]) -> Measurement:
         metrics=metrics | dict(point.metrics),
         client=_TOOL,
         line=records[0][0],
-        source_names=dict(point.source_names) | ({"e2e_ms_mean": _BATCH} if "e2e_ms_mean" in metrics else {}),
+        source_names=dict(point.source_names) | {key: _BATCH for key in metrics if key.startswith("e2e_ms_")},
     )
+
+
+def _percentiles(extra: Mapping[str, Any]) -> dict[str, float]:
+    """Percentiles of a batch's latency, of which vLLM writes seconds by their number."""
+    told = extra.get("percentiles")
+    pairs = told.items() if isinstance(told, Mapping) else ()
+    known = ((f"e2e_ms_p{key}", cells.number(value)) for key, value in pairs)
+    return {name: value * 1e3 for name, value in known if value is not None}
 
 
 def _metric(metric: Mapping[str, Any]) -> tuple[str, list[float], Mapping[str, Any]]:
@@ -105,6 +114,7 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
+    version=2,
     docs=(
         "What vLLM's benchmarks write beside their results for PyTorch's benchmark database: a record per "
         "metric, joined here to one point per run. Offline rates count input and output tokens; the values "

@@ -43,7 +43,10 @@ _LENGTH = re.compile(
     r"(?<![\w.])(?P<n>\d[\d,]*) (?P<way>prompt|input|output|completion) tok(?:en)?s?(?![\w/]| per )"
 )
 _HINT = re.compile(r"(?i)ttft|tok|tps|latency|throughput|itl|tpot|e2e|t/s|req/s")
-_LEVEL = re.compile(r"\b(?:INFO|WARNING|ERROR|DEBUG)\b|(?:Decode|Prefill) batch|Avg prompt throughput|\[TP\d")
+_LEVEL = re.compile(
+    r"\b(?:INFO|WARNING|ERROR|DEBUG)\b|(?:Decode|Prefill) batch|Avg prompt throughput|\[TP\d"
+    r"|^\s*(?:Prefill|Decode|Total)\.\s+(?:median )?latency:"  # phases of one static batch, not requests
+)
 _STEP = re.compile(r"(?P<mark>START|BEGIN|END|DONE|FAIL(?:ED)?)\s+(?P<name>[\w.-]+)(?:\s*\((?P<s>\d+)s\))?")
 _EXIT = re.compile(r"\bexit=(?P<code>-?\d+)(?:.*?wall_s=(?P<s>\d+(?:\.\d+)?))?")
 _MOST_LINES = 200_000

@@ -69,17 +69,12 @@ def _sniff_offline(source: Source) -> float:
 
 
 def _read_serving(source: Source) -> Reading:
-    return serving_tables.read_tables(source, "sglang_bench_serving", _SERVING, _table_facts)
+    return serving_tables.read_tables(source, "sglang_bench_serving", _SERVING)
 
 
 def _read_offline(source: Source) -> Reading:
     form = "sglang_bench_offline_throughput"
     return serving_tables.read_tables(source, form, _OFFLINE, lambda _: Facts(engine="sglang"))
-
-
-def _table_facts(block: serving.Block) -> Facts:
-    facts = serving.arguments_facts(block.arguments)
-    return replace(facts, engine=serving.own_engine(block.rows.get("Backend")) or facts.engine)
 
 
 def _sniff_json(source: Source) -> float:

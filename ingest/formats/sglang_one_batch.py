@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ingest.bench import cells, jsontext, printed
+from ingest.bench import cells, client_commands, jsontext, printed
 from ingest.bench.identity import Facts, benchmark, experiment
 from ingest.bench.sniffing import below_pages, needing
 from ingest.formats import Format, Unreadable
+from ingest.settings import asked_settings, own_options
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Reading
 
@@ -37,18 +38,23 @@ _LOADS = {"batch size": "batch_size", "input_len": "input_len", "output_len": "o
 @below_pages
 @needing("Prefill. latency:")
 def _sniff_batch(source: Source) -> float:
-    return 0.97 if printed.ENDS_BATCH in source.head and "median throughput" in source.head else 0.0
+    whole = printed.ENDS_BATCH in source.head and "median throughput" in source.head
+    steps = re.search(r"^Decode\.\s+latency: +\d", source.head, re.MULTILINE)
+    return 0.97 if whole or steps else 0.0
 
 
 def _read_batch(source: Source) -> Reading:
+    lines = list(source.lines())
     points: list[Measurement] = []
-    total = used = 0
-    warm, first = False, None
+    used = 0
+    warm, first, begun = False, None, False
     metrics: dict[str, float | None] = {}
     load: dict[str, Any] = {}
-    for number, text in source.lines():
-        total = number
+    for number, text in lines:
         warm = printed.batch_warms_up(text, warm)
+        if text.startswith("Benchmark ...") and not begun:
+            points.clear()  # a warm-up whose own first line is cut off
+        begun = begun or warm or text.startswith("Benchmark ...")
         found = printed.batch_row(text, metrics, load)
         used += found
         first = (first or number) if found else first
@@ -58,9 +64,22 @@ def _read_batch(source: Source) -> Reading:
             metrics, load, first = {}, {}, None
     if not points:
         raise Unreadable("the benchmark has no finished block after its warm-up")
-    count = LineCount(total=total, understood=used, unknown=total - used)
-    done = experiment(Facts(engine="sglang"), points)
+    count = LineCount(total=len(lines), understood=used, unknown=len(lines) - used)
+    done = experiment(_asked(text for _, text in lines), points)
     return benchmark(source, "sglang_bench_one_batch", [done], tool=_BATCH, lines=count)
+
+
+def _asked(lines: Iterable[str]) -> Facts:
+    """What the benchmark's command asked of the engine, where it stands before the output."""
+    given = client_commands.in_process(lines)
+    known = own_options("sglang", given)
+    model = given.get("model_path") or given.get("model")
+    return Facts(
+        engine="sglang",
+        model=model if isinstance(model, str) else None,
+        quantization=known.get("quantization"),
+        settings=asked_settings("sglang", None, known),
+    )
 
 
 def _sniff_batch_json(source: Source) -> float:
@@ -189,11 +208,13 @@ FORMATS = [
     Format(
         name="sglang_bench_one_batch",
         kind="benchmark",
+        version=2,
         sniff=_sniff_batch,
         read=_read_batch,
         docs=(
             "What `sglang.bench_one_batch` prints: prefill, median decode step, and total of a static "
-            "batch in one process. The warm-up block has the same lines and is left out."
+            "batch in one process. The warm-up block has the same lines and is left out. The command, where "
+            "it stands in the text, tells the model and the engine's options."
         ),
     ),
     Format(

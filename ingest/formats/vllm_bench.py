@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ingest.bench import file_names, jsontext, printed, serving, serving_tables
+from ingest.bench import client_commands, file_names, jsontext, printed, serving, serving_tables
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
 from ingest.bench.places import place
 from ingest.bench.rows import read_row
@@ -33,7 +33,7 @@ def _sniff_serve(source: Source) -> float:
     head = source.head
     if serving.is_headless(head):
         return 0.0 if any(mark in head for mark in _SGLANG_MARKS) else 0.9
-    if "Serving Benchmark Result" in head and "[[Serving Benchmark Result" not in head:
+    if "= Serving Benchmark Result" in head:
         return 0.0 if any(mark in head for mark in (*_SGLANG_MARKS, *_TRTLLM_MARKS)) else 0.92
     begun = "Namespace(" in head and ("bench_type='serve'" in head or "burstiness=" in head)
     return 0.8 if begun and "Starting main benchmark run" in head else 0.0
@@ -88,7 +88,8 @@ def _read_serve_json(source: Source) -> Reading:
 
 
 _LATENCY_ROW = re.compile(
-    r"^Avg latency: (?P<mean>\d+(?:\.\d+)?) seconds|^(?P<p>\d+)% percentile latency: (?P<v>\d+(?:\.\d+)?) s"
+    r"(?:#+|//|\*)?\s*(?:Avg latency: (?P<mean>\d+(?:\.\d+)?) seconds"
+    r"|(?P<p>\d+)% percentile latency: (?P<v>\d+(?:\.\d+)?) s)"
 )
 
 
@@ -100,31 +101,40 @@ def _sniff_latency(source: Source) -> float:
 
 
 def _read_latency(source: Source) -> Reading:
-    metrics: dict[str, float | None] = {}
-    arguments: dict[str, Any] = {}
-    total, first = 0, None
-    for number, text in source.lines():
-        total = number
+    lines = list(source.lines())
+    arguments = client_commands.in_process(text for _, text in lines)
+    points: list[Measurement] = []
+    used = 0
+    for number, text in lines:
         if "Namespace(" in text:
             arguments = serving.namespace(text)
         found = _LATENCY_ROW.match(text.strip())
-        if found:
-            first = first or number
+        if not found:
+            continue
+        used += 1
+        if found["mean"]:
+            points.append(_batch_point({}, serving.batch_load(arguments), number))
+        if points:
             name = "mean" if found["mean"] else f"p{found['p']}"
-            metrics[f"e2e_ms_{name}"] = float(found["mean"] or found["v"]) * 1e3
-    point = Measurement(
-        workload=serving.batch_load(arguments),
-        metrics=metrics,
-        client="vllm bench latency",
-        line=first,
-        source_names=dict.fromkeys(metrics, "latency of a whole batch"),
-    )
+            told = {f"e2e_ms_{name}": float(found["mean"] or found["v"]) * 1e3}
+            points[-1] = _batch_point({**points[-1].metrics, **told}, points[-1].workload, points[-1].line)
+    if not points:
+        raise Unreadable("the benchmark began but prints no average latency")
     return benchmark(
         source,
         "vllm_bench_latency",
-        [experiment(replace(_in_process(arguments), engine="vllm"), [point])],
+        [experiment(replace(_in_process(arguments), engine="vllm"), points)],
         tool="vllm bench latency",
-        lines=_counted(total, len(metrics)),
+        lines=_counted(len(lines), used),
+    )
+
+
+def _batch_point(
+    metrics: Mapping[str, float | None], load: Mapping[str, Any], line: int | None
+) -> Measurement:
+    known = dict.fromkeys(metrics, "latency of a whole batch")
+    return Measurement(
+        workload=dict(load), metrics=dict(metrics), client="vllm bench latency", line=line, source_names=known
     )
 
 
@@ -160,8 +170,7 @@ def _latency_point(result: dict[str, Any], line: int) -> Measurement:
     }
     told = {key: finite_number(value) for key, value in seconds.items()}
     metrics = {f"e2e_ms_{key}": value * 1e3 for key, value in told.items() if value is not None}
-    known = dict.fromkeys(metrics, "latency of a whole batch")
-    return Measurement(metrics=dict(metrics), client="vllm bench latency", line=line, source_names=known)
+    return _batch_point(metrics, {}, line)
 
 
 def _named(point: Measurement, name: str) -> Measurement:
@@ -172,7 +181,7 @@ def _named(point: Measurement, name: str) -> Measurement:
 
 
 def _model_of(result: dict[str, Any]) -> Facts:
-    name = result.get("model_id")
+    name = result.get("model_id") or result.get("model")
     return Facts(model=name if isinstance(name, str) else None)
 
 
@@ -200,11 +209,11 @@ def _sniff_throughput(source: Source) -> float:
 
 
 def _read_throughput(source: Source) -> Reading:
+    lines = list(source.lines())
+    arguments = client_commands.in_process(text for _, text in lines)
     points: list[Measurement] = []
-    arguments: dict[str, Any] = {}
-    total = used = 0
-    for number, text in source.lines():
-        total = number
+    used = 0
+    for number, text in lines:
         if "Namespace(" in text:
             arguments = serving.namespace(text)
         told = printed.throughput(text)
@@ -219,7 +228,7 @@ def _read_throughput(source: Source) -> Reading:
         "vllm_bench_throughput",
         [experiment(_in_process(arguments), points)],
         tool=_THROUGHPUT,
-        lines=_counted(total, used),
+        lines=_counted(len(lines), used),
     )
 
 
@@ -249,6 +258,11 @@ _THROUGHPUT_KEYS = {
     "requests_per_second": "request_s",
     "tokens_per_second": "total_tok_s",
     "num_requests": "completed",
+    "total_input_tokens": "input_tokens",
+    "total_num_prompt_tokens": "input_tokens",
+    "total_output_tokens": "output_tokens",
+    "total_num_output_tokens": "output_tokens",
+    "output_tokens_per_second": "output_tok_s",
 }
 
 
@@ -272,7 +286,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_serve,
         read=_read_serve,
-        version=2,
+        version=3,
         docs=(
             "What `vllm bench serve` (older: `benchmark_serving.py`) prints: a table 50 wide per run, "
             "found by its heading and read by label, from 0.6 to today. Several tables in a file are "
@@ -298,10 +312,11 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_latency,
         read=_read_latency,
-        version=3,
+        version=4,
         docs=(
             "What `vllm bench latency` prints. Its seconds are those of a whole batch; they become "
-            "`e2e_ms_*` with that said in `source_names`."
+            "`e2e_ms_*` with that said in `source_names`. Each average begins a run; notes may keep the rows "
+            "as comments."
         ),
     ),
     Format(
@@ -319,7 +334,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_throughput,
         read=_read_throughput,
-        version=2,
+        version=3,
         docs=(
             "The last line of `vllm bench throughput`. Old releases print one number, which counts input "
             "and output tokens: it becomes `total_tok_s`. The estimate of the progress bar is not a "
@@ -331,6 +346,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_throughput_json,
         read=_read_throughput_json,
+        version=2,
         docs=("The JSON of `vllm bench throughput`; `tokens_per_second` counts input and output tokens."),
     ),
 ]
