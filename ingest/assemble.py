@@ -32,6 +32,7 @@ LAST_WINS = frozenset({"kv_tokens", "kv_cache_gib", "max_concurrency", "port", "
 CARRIED = frozenset(
     {"engine_version", "gpu", "gpu_count", "gpus", "gpu_ids", "arch", "driver", "cuda", "memory_gib", "port"}
 )
+_LEAST_SHARE = 0.9  # of a product's memory that a card shows: one with less is another of its family
 # Stores that name a weight file by its checksum: only its metadata tell what it is.
 _BLOB = re.compile(r"\bsha256[-:_/]?[0-9a-f]{12,}")
 OWN_FIELDS = frozenset(
@@ -141,7 +142,7 @@ def facts_of(events: Iterable[Event], only: frozenset[str] | None = None) -> dic
 def _experiment(
     start: Start, grammar: Grammar, source: Source, carried: Mapping[str, Any]
 ) -> tuple[Experiment, dict[str, Any]]:
-    facts = {**carried, **facts_of(start.events)}
+    facts = _with_command({**carried, **facts_of(start.events)})
     verdict = judge(start)
     hardware, model = _hardware(facts), _model(facts)
     release = release_of(facts.get("engine_version"))
@@ -173,6 +174,15 @@ def _experiment(
     return experiment, _extra(facts, verdict, chosen)
 
 
+def _with_command(facts: dict[str, Any]) -> dict[str, Any]:
+    """With what the command that the log shows says, where the engine itself says nothing of it."""
+    shown = facts.pop("shown", None)
+    if not isinstance(shown, Mapping):
+        return facts
+    told = {key: value for key, value in shown.items() if value}
+    return {**told, **{key: value for key, value in facts.items() if value or key not in told}}
+
+
 def _outcome(verdict: Verdict, chosen: Choices) -> Outcome:
     outcome = verdict.outcome
     told = [Warning(line=line, text=text, meaning=meaning) for line, text, meaning in chosen.surprises]
@@ -193,11 +203,13 @@ def _hardware(facts: Mapping[str, Any]) -> Hardware:
     count = _whole(facts.get("world_size")) or _whole(facts.get("gpu_count")) or seen or _width(settings)
     count = None if facts.get("device") == "cpu" else count
     memory = number(str(facts["memory_gib"])) if "memory_gib" in facts else None
+    whole = known.memory_gib if known else None
+    fits = known is not None and (not memory or not whole or memory > whole * _LEAST_SHARE)
     return Hardware(
-        gpu=product_name(said) if said and known else said,
+        gpu=product_name(said) if said and fits else said,
         arch=known.arch if known else arch_of(str(facts["arch"])) if facts.get("arch") else None,
         count=count,
-        memory_gib=known.memory_gib if known else memory,
+        memory_gib=known.memory_gib if known and fits else memory,
         driver=facts.get("driver"),
         cuda=facts.get("cuda"),
     )

@@ -14,7 +14,7 @@ from typing import Any
 from kb.model import Blame, Effect, Experiment, Failure, Outcome, Telemetry, Warning  # noqa: A004
 
 OPEN_SIGNATURES = frozenset(
-    {"killed", "child-killed", "hang-capture", "hang-distributed", "engine-dead", "unknown"}
+    {"killed", "log-ends", "child-killed", "hang-capture", "hang-distributed", "engine-dead", "unknown"}
 )
 SIGNALS = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 STOPPERS = re.compile(

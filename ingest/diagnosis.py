@@ -34,7 +34,8 @@ class Incident:
     @property
     def is_failure(self) -> bool:
         """Whether the server did not do what it was started for."""
-        return self.experiment.outcome.effect not in ("ok", "unknown")
+        outcome = self.experiment.outcome
+        return outcome.effect not in ("ok", "unknown") or outcome.failure is not None
 
 
 def incidents(readings: Sequence[Reading]) -> list[Incident]:
@@ -156,7 +157,7 @@ def how_sure(incident: Incident) -> tuple[str, str]:
         return "high", f"the log shows {shown[stage]}"
     if failure.signature == "unknown":
         return "low", "this error is not in the symptom table"
-    if failure.signature in ("killed", "child-killed", "hang-capture", "hang-distributed"):
+    if failure.signature in ("killed", "log-ends", "child-killed", "hang-capture", "hang-distributed"):
         if incident.beside and incident.experiment.outcome.blame != "unknown":
             return "high", "what recorded the run says so"
         return "medium", "inferred from what the log does not say"

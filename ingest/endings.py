@@ -12,14 +12,16 @@ from ingest.clock import iso_time
 from ingest.server_start import Start, Verdict, clip
 from ingest.tracebacks import Finding
 from ingest.traces import seconds_between
-from kb.model import Blame, Effect, Failure, Outcome, Warning  # noqa: A004
+from kb.model import Blame, Effect, Failure, Outcome, Stage, Warning  # noqa: A004
 from kb.symptoms import table
 
 _WAITING = re.compile(r"(?i)\bwait(?:ing|s)? for\b")
 _PATIENCE_S = 600.0  # past loading, no step of a healthy start takes longer without a word of its own
 _QUOTED = re.compile(r'[}\]],?$|"\w[\w ]*": ')  # the end of a document in JSON that quotes lines of a log
+_FRONT = re.compile(r"(?i)api_?server")
 _MANY = 60  # said every ten seconds or so
 _SOME_YEAR = datetime(2000, 12, 31, tzinfo=UTC)  # where logs print none: only differences count
+_YEAR = re.compile(r"\d{4}-(?=\d\d-\d\d)")
 _PROGRESS = re.compile(r"\| (\d{1,9})/\d{1,9} \[")
 # What a process that ended by itself leaves with its parent: an error that it returned, or a code of its own.
 _OWN_END = re.compile(
@@ -29,7 +31,7 @@ _OWN_END = re.compile(
 
 def died(start: Start, death: Finding, warnings: tuple[Warning, ...]) -> Verdict:
     """A process of the engine is gone, and no error says why."""
-    stage = start.stage_at(death.line) if start.has_begun else None
+    stage = start.stage_at(death.line) if start.has_begun else death.stage
     if _OWN_END.search(death.text) or not start.has_begun:
         cause = "The engine's process ended by itself, with an error that this log does not show."
         failure = Failure(signature="engine-dead", text=clip(death.text), line=death.line, cause=cause)
@@ -90,23 +92,30 @@ def _at_its_end(start: Start, warnings: tuple[Warning, ...]) -> Verdict:
         return Verdict(Outcome(stage=reached, effect="unknown", blame="unknown", warnings=warnings))
     pending = start.pending()
     if start.line_of("stopped") is not None:
-        return _ended(
-            start, "killed", "killed", f"It was asked to stop while at stage {stage}.", warnings, "harness"
-        )
+        what = f"It was asked to stop while at stage {stage}."
+        return _ended(start, "killed", "killed", what, warnings, "harness")
     if pending in ("distributed", "capture") and not _was_busy(start):
         return _hung(start, pending, warnings)
+    return _short_of_ready(start, stage, warnings)
+
+
+def _short_of_ready(start: Start, stage: Stage | None, warnings: tuple[Warning, ...]) -> Verdict:
+    """The log ends before the server was ready, and nobody was seen to wait for a peer."""
     if stage not in (None, "install", "args", "init", "load") and _has_waited(start):
         what = f"The log ends at stage {stage}, after minutes of waiting in which no step came."
         signature = "hang-capture" if stage == "capture" else "hang-distributed"
         return _ended(start, "hang", signature, what, warnings)
+    if _went_down(start):
+        what = f"The process went down at stage {stage} without any error: it was ended from outside."
+        return _ended(start, "killed", "killed", what, warnings)
     what = f"The log ends at stage {stage} without any error: killed from outside, cut off, or still running."
-    return _ended(start, "killed", "killed", what, warnings)
+    return _ended(start, "unknown", "log-ends", what, warnings)
 
 
 def _broken_off(start: Start, warnings: tuple[Warning, ...]) -> Verdict | None:
     """What is to say where the log's last words stand inside a traceback."""
     cut = next((one for one in start.findings if one.is_cut and one.line >= start.last - 2), None)
-    if cut is None or start.stage_at(start.last + 1) in ("ready", "serve"):
+    if cut is None or (start.stage_at(start.last + 1) in ("ready", "serve") and not _is_of_engine(cut)):
         return None
     stage = (start.stage_at(cut.line) if start.has_begun else None) or cut.stage
     cause = "An exception was raised; the log breaks off inside its traceback, before it is named."
@@ -117,6 +126,16 @@ def _broken_off(start: Start, warnings: tuple[Warning, ...]) -> Verdict | None:
     )
 
 
+def _is_of_engine(cut: Finding) -> bool:
+    """Whether what raised is a process of the engine: a server's own survives what one request raises."""
+    return bool(cut.process) and not _FRONT.match(cut.process)
+
+
+def _went_down(start: Start) -> bool:
+    """Whether the last words are those of a process that was going down."""
+    return any("leaked" in one.text and one.line >= start.last - 3 for one in start.findings)
+
+
 def _has_waited(start: Start) -> bool:
     """Whether a log ends with nothing but words of waiting, for minutes by their times or by their number."""
     last = start.ending
@@ -125,15 +144,18 @@ def _has_waited(start: Start) -> bool:
     steps = [one for one in start.events if one.kind != "waiting" and not _WAITING.search(one.text)]
     before = max(steps, key=lambda one: one.line, default=None)
     since = before.line if before else start.first
-    if sum(one.kind == "waiting" and one.line > since for one in start.events) >= _MANY:
-        return True
-    times = [iso_time(one.time, _SOME_YEAR) or "" for one in (before, last) if one is not None]
-    return (seconds_between(times[0], times[-1]) or 0.0) > _PATIENCE_S
+    ends = [one.time or "" for one in (before, last) if one is not None]
+    ends = ends if all(_YEAR.match(one) for one in ends) else [_YEAR.sub("", one) for one in ends]
+    times = [iso_time(one, _SOME_YEAR) for one in ends]  # one writer prints the year, another does not
+    waited = seconds_between(times[0] or "", times[-1] or "") if len(times) > 1 else None
+    if waited:  # a wrapper may stamp a whole log with one moment
+        return waited > _PATIENCE_S
+    return sum(one.kind == "waiting" and one.line > since for one in start.events) >= _MANY
 
 
 def _was_busy(start: Start) -> bool:
     """Whether the end shows work under way (a moving progress bar) or a process that was going down."""
-    if any("leaked" in one.text and one.line >= start.last - 3 for one in start.findings):
+    if _went_down(start):
         return True
     moving = _PROGRESS.search(start.ending.text) if start.ending is not None else None
     return moving is not None and int(moving[1]) > 0

@@ -92,7 +92,7 @@ def completed(run: Experiment, draft: Draft, find: Find) -> Experiment:
 def _ended(run: Experiment, loaded: bool | None) -> Outcome:
     outcome = run.outcome
     if loaded and outcome.effect in ("ok", "unknown"):
-        return replace(outcome, stage="load_test", effect="ok")
+        return replace(outcome, stage="load_test", effect="ok", failure=None)
     return outcome
 
 

@@ -252,7 +252,7 @@ def _shows_a_server(told: Experiment, path: str) -> bool:
     facts = backend.engine_version or backend.settings or told.port or backend.resolved or told.model.name
     if facts or outcome.stage not in (None, "args", "install"):
         return True
-    ended = outcome.failure is not None and outcome.effect != "killed"
+    ended = outcome.failure is not None and outcome.effect not in ("killed", "unknown")
     return not path.endswith(QUOTING) and (ended or (outcome.stage == "args" and outcome.effect == "refused"))
 
 

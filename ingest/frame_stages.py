@@ -24,6 +24,8 @@ _FUNCTIONS: dict[Stage, tuple[str, ...]] = {
         "initialize_model",
         "_get_model",
         "process_weights_after_loading",
+        "load_single_module",
+        "_create_weight",
     ),
     "kv_cache": (
         "get_kv_cache_configs",
@@ -51,6 +53,7 @@ _FUNCTIONS: dict[Stage, tuple[str, ...]] = {
         "_capture_cudagraphs",
     ),
     "serve": (
+        "output_handler",
         "run_busy_loop",
         "run_engine_loop",
         "event_loop_normal",

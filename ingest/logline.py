@@ -62,6 +62,7 @@ _PATTERNS: dict[str, tuple[re.Pattern[str], ...]] = {
             rf"\[(?P<time>\d\d/\d\d/\d{{4}}-{_CLOCK})\] \[TRT-LLM\] "
             r"(?:\[(?P<process>(?:MPI_Rank|RANK) \d{1,4})\] )?\[(?P<level>[FEWIVD])\] ?"
         ),
+        re.compile(r"(?=(?P<rest>\[TM\]\[(?P<level>ERROR|FATAL)\].*))", re.DOTALL),  # part of its message
         re.compile(r"\[(?:TensorRT-LLM|TM)\]\[(?P<level>[A-Z]{4,8})\](?:\[(?P<process>\d{1,4})\])? ?"),
         re.compile(r"\[(?P<process>rank\d{1,5})\]: ?"),
         re.compile(r"\[(?P<level>[IWEF])(?P<time>\d{3,4} [\d:.]{8,20})(?: [\w.]{1,80}:\d{1,6})?\] "),

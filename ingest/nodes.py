@@ -17,7 +17,9 @@ from ingest.windows import overlap
 from kb.model import STAGES, Outcome
 
 # What another rank's end looks like from this one: never the first cause.
-ECHOES = frozenset({"nccl-timeout", "child-killed", "hang-distributed", "engine-dead", "killed", "unknown"})
+ECHOES = frozenset(
+    {"nccl-timeout", "child-killed", "hang-distributed", "engine-dead", "killed", "log-ends", "unknown"}
+)
 _STREAM = re.compile(r"[-_.]?(?:std)?(?:out|err)(?:put)?(?=\.|$)")
 _JOB = re.compile(r"slurm|sbatch|\bjob|nohup|console|\.out$")
 _NODE = re.compile(r"(node|rank|worker|host|pod)[-_]?\d+")

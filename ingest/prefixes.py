@@ -19,6 +19,8 @@ SAMPLE_LINES = 200
 ANSI = re.compile(
     r"\x1b(?:\[[0-9;:?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78MHc])"
 )
+# Terminals and editors that show control characters write them with a caret.
+CARET = re.compile(r"\^\[\[[0-9;]{0,16}[mK]|\^M$")
 PROGRESS_FRAME = re.compile(r"\d%\||\d+% Completed|\d+(?:\.\d+)?(?:it/s|s/it)")
 # A program's own stamp looks like a container's; a level and a module's name after it give it away.
 OWN_STAMP = re.compile(r"^\S+\s+(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR)\s+[a-z][\w:-]{0,80}: ")
@@ -179,7 +181,8 @@ WRAPPERS: tuple[Wrapper, ...] = (
 
 
 def strip_ansi(text: str) -> str:
-    """The text without terminal control sequences."""
+    """The text without terminal control sequences, also where they are written out with a caret."""
+    text = CARET.sub("", text) if "^[[" in text or text.endswith("^M") else text
     return ANSI.sub("", text) if "\x1b" in text else text
 
 

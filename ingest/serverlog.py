@@ -53,6 +53,13 @@ COMMON_RULES: tuple[Rule, ...] = (
         "facts",
         r"Using CUDA (?P<cuda>[\d.]+) driver version \S+ with kernel driver version (?P<driver>[\d.]+\d)",
     ),
+    rule(
+        " MiB",
+        "facts",
+        r"^(?:\d{1,2}, )?(?P<gpu>(?:NVIDIA|Tesla|GeForce|Quadro) [\w ./()-]{2,60}), (?P<mib>\d{3,7}) MiB"
+        r"(?:, (?P<driver>\d{3}\.\d{1,3}(?:\.\d{1,3})?))?\s*$",
+        lambda m: {"gpu": m["gpu"], "driver": m["driver"], "memory_gib": round(int(m["mib"]) / 1024, 2)},
+    ),
     rule("(UUID: GPU-", "facts", r"^\W*GPU \d+: (?P<gpu>[\w .()-]{3,80}?) \(UUID: GPU-"),
     rule("aiting for ", "waiting", r"[Ww]aiting for .{1,80} to (?:start|be ready|join)"),
     rule("KeyboardInterrupt", "stopped", r"^KeyboardInterrupt\b"),

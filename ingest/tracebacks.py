@@ -47,6 +47,8 @@ _RULE = re.compile(r"[-=*]{40,}\s*$")  # another program's words begin
 _LAST_WORDS = re.compile(
     r"(?:\[[\w.: -]{1,80}\] )?(?:Caught signal \d|Fatal Python error: |Segmentation fault|Aborted\b|Killed\b)"
 )
+_RETURNED = re.compile(r"Error: [A-Z][a-z]\w{1,60}(?:\(|$)")  # what a program in Rust ended with
+_AHEAD = re.compile(r"while processing method (?P<method>\w{1,80}): (?P<said>\S.*), Traceback \(")
 _DIGITS = re.compile(r"\d+|0x[0-9a-f]+")
 _FRAME = re.compile(
     r'\s*(?:\| )?File "(?P<file>[^"]{1,400})", line (?P<line>\d+), in (?P<function>\S{1,120})'
@@ -205,6 +207,8 @@ class Tracebacks:
             TRACEBACK
         )
         block.is_noise = after_noise or self._table.is_noise(line.text)
+        if ahead := _AHEAD.search(line.text):
+            block.candidate, block.stage = (line.number, ahead["said"]), stage_of(ahead["method"])
         self._open[key] = block
         self._fresh = key
 
@@ -248,8 +252,8 @@ class Tracebacks:
         return block.is_stripped and EXCEPTION.match(text) is None
 
     def _extend(self, key: tuple[str, bool], tail: Finding, line: Line) -> bool:
-        ends = EXCEPTION.match(line.text) or _RULE.match(line.text) or _LAST_WORDS.match(line.text)
-        if ends or len(tail.more) >= MAX_TAIL_LINES:
+        ends = (one.match(line.text) for one in (EXCEPTION, _RULE, _LAST_WORDS, _RETURNED))
+        if any(ends) or len(tail.more) >= MAX_TAIL_LINES:
             del self._tails[key]
             return False
         if line.text.strip():
@@ -265,7 +269,7 @@ class Tracebacks:
         is_exception = (
             EXCEPTION.match(text) is not None
             or text.lstrip().startswith(_THROWN)
-            or (line.is_plain and _ABORTED.match(text) is not None)
+            or (line.is_plain and (_ABORTED.match(text) or _RETURNED.match(text)) is not None)
         )
         is_error = line.level == "error" or bool(
             line.level is None and (is_exception or (text[:1] not in " \t|" and ERRORISH.search(text)))

@@ -139,7 +139,7 @@ def classes() -> frozenset[str]:
     """Every class name that a record may use as a signature."""
     rows = table().rows
     names = {row.name for row in rows} | {name for row in rows for name in row.by_stage.values()}
-    return frozenset(names | {UNKNOWN, "hang-distributed", "hang-capture", "killed"})
+    return frozenset(names | {UNKNOWN, "hang-distributed", "hang-capture", "killed", "log-ends"})
 
 
 def _symptom(row: Mapping[str, Any], first: Mapping[str, Any]) -> Symptom:

@@ -100,7 +100,24 @@ def test_an_ordinary_stop_is_no_failure() -> None:
 
 
 def test_a_log_that_just_ends_was_killed_cut_or_is_running() -> None:
-    assert verdict(ARGS + LOAD) == ("load", "killed", "unknown", "killed")
+    assert verdict(ARGS + LOAD) == ("load", "unknown", "unknown", "log-ends")
+
+
+def test_a_log_that_ends_with_a_process_going_down_was_killed() -> None:
+    leak = "/usr/lib/python3.12/multiprocessing/resource_tracker.py:254: UserWarning: resource_tracker: There appear to be 1 leaked semaphore objects to clean up at shutdown\n"
+    assert verdict(ARGS + LOAD + leak) == ("load", "killed", "unknown", "killed")
+
+
+def test_a_log_cut_inside_a_worker_s_traceback_is_a_crash_and_inside_a_request_s_is_none() -> None:
+    ready = "(APIServer pid=1) INFO:     Application startup complete.\n"
+    served = '(APIServer pid=1) INFO:     127.0.0.1:1 - "POST /v1/completions HTTP/1.1" 200 OK\n'
+    worker = (
+        "(Worker_TP1 pid=7) ERROR 03-01 12:00:40 [multiproc_executor.py:1] Traceback (most recent call last):\n"
+        '(Worker_TP1 pid=7) ERROR 03-01 12:00:40 [multiproc_executor.py:1]   File "/x/worker.py", line 3, in run\n'
+    )
+    assert verdict(ready + served + worker)[:2] == ("serve", "crash")
+    request = worker.replace("Worker_TP1 pid=7", "APIServer pid=1")
+    assert verdict(ready + served + request)[:2] == ("serve", "ok")
 
 
 def test_silence_after_distributed_init_is_a_hang() -> None:
@@ -111,7 +128,7 @@ def test_silence_in_capture_is_a_hang_but_a_moving_bar_is_not() -> None:
     begin = "[2026-03-01 12:00:30 TP0] Capture cuda graph begin. This can take up to several minutes. avail mem=9.00 GB\n"
     bar = "\rCapturing batches (bs=8 avail_mem=7.12 GB):  40%|####      | 4/10 [00:05<00:07,  1.20s/it]"
     assert verdict(ARGS + LOAD + begin)[1] == "hang"
-    assert verdict(ARGS + LOAD + begin + bar)[1] == "killed"
+    assert verdict(ARGS + LOAD + begin + bar)[1] == "unknown"
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ MARKERS = (
     "RuntimeError: ",
     "error: unrecognized arguments",
     "Segmentation fault",
+    "_init failed for some reason; your parallel process",
 )
 
 

@@ -30,7 +30,7 @@ _DOCKERFILE = re.compile(r"^(?:FROM|ENTRYPOINT|CMD|RUN|ENV|ARG)\s", re.MULTILINE
 _UNIT = re.compile(r"^\[(?:Unit|Service|Install)\]\s*$", re.MULTILINE)
 _LOG_LINE = re.compile(
     r"^\W{0,3}(?:\(?\w+(?: pid=\d+)?\)? )?(?:INFO|WARNING|ERROR|DEBUG)\b|^\[?\d{4}-\d\d-\d\d[ T]\d\d:|"
-    r"^\w+ +\d\d-\d\d \d\d:\d\d",
+    r"^\w+ +\d\d-\d\d \d\d:\d\d|^(?:EngineCore failed to start|\w*Error: \S)",
     re.MULTILINE,
 )
 _OTHER_SCRIPT = re.compile(r"^(?:(?:ba|z)?sh|\.|source|nohup (?:ba)?sh) +\S+\.sh\b.*$")

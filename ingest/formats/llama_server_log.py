@@ -12,6 +12,7 @@ from ingest.events import Bulk, Grammar, Values, number, rule, step
 from ingest.formats import Format
 from ingest.logline import Line
 from ingest.serverlog import COMMON_RULES, marks
+from ingest.shown_command import shown_command
 from ingest.sources import Source
 from kb.model import Reading
 
@@ -182,7 +183,7 @@ RULES = (
 GRAMMAR = Grammar(
     engine="llama.cpp",
     rules=RULES,
-    readers=(Timings,),
+    readers=(Timings, shown_command("llama.cpp")),
     bulk=(
         Bulk(marker=b"prompt processing progress", busy=()),
         Bulk(marker=b"log_server_r: ", busy=(b" 200",)),
@@ -191,6 +192,10 @@ GRAMMAR = Grammar(
         Bulk(marker=b"selected slot by L", busy=None),
     ),
 )
+
+
+# Its logger's prefix since 2026: seconds since its start, in four parts, and a level.
+_PREFIXED = re.compile(r"^\d{1,4}\.\d\d\.\d{3}\.\d{3} [IWE] [a-z]", re.MULTILINE)
 
 
 def sniff(source: Source) -> float:
@@ -222,6 +227,8 @@ def sniff(source: Source) -> float:
     # Ollama wraps llama.cpp's lines; llama-bench prints the same device lines before its table.
     if "msg=" in head and "level=" in head and "source=" in head:
         return min(found, 0.6)
+    if found < 0.9 and _PREFIXED.search(head):
+        found = 0.9
     if "slot print_timing: " in head:
         return 0.97  # each of its timing lines reads like a result
     if re.search(r"^\| [^|]+\|.*\| *(?:pp|tg)\d+[^|]*\|[^|]+\|$", head, re.MULTILINE):

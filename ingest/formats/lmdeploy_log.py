@@ -86,7 +86,12 @@ class ModelConfig:
 
 
 RULES = (
-    rule("lmdeploy serve api_server ", "facts", r"lmdeploy serve api_server\s+(?P<model>[^\s\[\\-]\S*)"),
+    rule(
+        "lmdeploy",
+        "facts",
+        r"lmdeploy(?: serve api_server| chat|\.serve\.openai\.api_server)\s+(?P<model>[^\s\[\\-]\S*)",
+    ),
+    rule("--model-format", "facts", r"lmdeploy .*--model-format[ =](?P<quantization>awq|gptq|fp8|mxfp4)\b"),
     rule(
         "EngineConfig(",
         "start",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 
 from ingest.bare_rows import find_layout as find_bare
 from ingest.bare_rows import likely_columns
@@ -33,6 +33,7 @@ from ingest.traces import line_count, summary_reading, telemetry_of, trace_readi
 from kb.model import Problem, Reading
 
 _TOOL = "nvidia-smi"
+_LONG_TEXT = 24  # lines
 _STAMP = re.compile(r"^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}$")
 _PRODUCT = re.compile(r"^(?:NVIDIA |Tesla |GeForce |Quadro |GRID )")
 _VALUE = re.compile(
@@ -48,8 +49,19 @@ def sniff_query(source: Source) -> float:
     mine = [one for one in found.columns if is_tool_name(one.name)]
     dotted = [one for one in mine if "." in one.name]
     if len(mine) >= 2 and dotted:
-        return 0.97
+        by_the_way = _is_aside(source.raw_head, found) or _is_aside(source.head, found)
+        return 0.6 if by_the_way else 0.97
     return 0.75 if len(mine) >= 2 and found.metrics() == 0 and found.position("name") is not None else 0.0
+
+
+def _is_aside(text: str, found: TraceLayout) -> bool:
+    """Whether a long text shows the table by the way: a job that lists its cards, then starts a server."""
+    before, _, after = text.partition(found.header or "\0")
+    wide = len(found.columns) - 1
+    rest = [line for line in after.split("\n")[1:] if line.strip()]
+    rows = sum(1 for _ in takewhile(lambda line: line.count(found.delimiter) == wide, rest))
+    others = before.count("\n") + len(rest) - rows
+    return bool(rows) and others >= _LONG_TEXT and rows * 10 < others
 
 
 def sniff_bare(source: Source) -> float:

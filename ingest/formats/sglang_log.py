@@ -12,6 +12,7 @@ from ingest.events import Bulk, Grammar, Values, rule, step
 from ingest.formats import Format
 from ingest.pyrepr import parse_mapping
 from ingest.serverlog import ACCESS, COMMON_RULES, marks
+from ingest.shown_command import shown_command
 from ingest.sources import Source
 from kb.model import Reading
 
@@ -216,6 +217,7 @@ RULES = (
 GRAMMAR = Grammar(
     engine="sglang",
     rules=RULES,
+    readers=(shown_command("sglang"),),
     bulk=(
         Bulk(marker=b"Decode batch", read=batch),
         ACCESS,

@@ -14,6 +14,7 @@ from ingest.formats.trtllm_bench import Report, opens_report, reports
 from ingest.logline import Line
 from ingest.pyrepr import parse_mapping
 from ingest.serverlog import ACCESS, COMMON_RULES, marks
+from ingest.shown_command import shown_command
 from ingest.sources import Source
 from kb.model import Reading
 
@@ -97,6 +98,7 @@ RULES = (
     step("Prefetching ", "load", 20, r"Prefetching [\d.]+GB checkpoint"),
     step("Loading weights", "load", 21),
     step("safetensors", "load", 21, r"Loading \S+\.safetensors"),
+    step("Error executing load_single_module", "load", 21),
     step("Loading safetensors weights in parallel", "load", 21),
     step("Model init total", "kv_cache", 29),
     rule("Processed requests:", "served"),
@@ -171,18 +173,24 @@ _LONGEST_REPORT = 300
 GRAMMAR = Grammar(
     engine="tensorrt-llm",
     rules=RULES,
-    readers=(ReportRows,),
+    readers=(ReportRows, shown_command("tensorrt-llm")),
     bulk=(Bulk(marker=b"currank_total_requests = ", read=iteration), ACCESS),
 )
 
 
+_SURE = (
+    "[TRT-LLM] [",
+    "[TensorRT-LLM][",
+    "[TensorRT-LLM] Tensor",
+    "Executor creation failed due to insufficient GPU memory",
+)
+
+
 def sniff(source: Source) -> float:
-    """By its two loggers and its banner."""
-    return marks(
-        source.head,
-        sure=("[TRT-LLM] [", "[TensorRT-LLM][", "[TensorRT-LLM] Tensor"),
-        likely=("trtllm-serve", "/tensorrt_llm/"),
-    )
+    """By its two loggers and its banner, and by the words of its executor and of Open MPI beside its name."""
+    head = source.head
+    named = "tensorrt_llm" in head and "_init failed for some reason" in head
+    return 0.6 if named else marks(head, sure=_SURE, likely=("trtllm-serve", "/tensorrt_llm/"))
 
 
 def read(source: Source) -> Reading:

@@ -15,6 +15,7 @@ from ingest.offline_runs import Batches, Offline
 from ingest.pyrepr import parse_mapping
 from ingest.serverlog import ACCESS, COMMON_RULES, marks
 from ingest.settings import own_options
+from ingest.shown_command import shown_command
 from ingest.sources import Source
 from kb.model import Reading
 
@@ -316,7 +317,7 @@ RULES = (
 GRAMMAR = Grammar(
     engine="vllm",
     rules=RULES,
-    readers=(Offline, Batches),
+    readers=(Offline, Batches, shown_command("vllm")),
     bulk=(
         Bulk(
             marker=b"Avg prompt throughput",

@@ -109,7 +109,7 @@ def _followed(files: list[Path]) -> list[Incident]:
 def _is_over(incident: Incident) -> bool:
     """Whether an error was seen; a log that merely has not gone on yet is still growing."""
     failure = incident.experiment.outcome.failure
-    waiting = ("killed", "hang-capture", "hang-distributed")
+    waiting = ("killed", "log-ends", "hang-capture", "hang-distributed")
     return failure is not None and failure.signature not in waiting
 
 
