@@ -5,11 +5,14 @@ Owns what the fields of ``ingest --gpu …`` and of a folder's kbctl.toml mean. 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from kb.vocab.engines import canonical_engine
 from kb.vocab.gpus import arch_of, find_gpu
 from kb.vocab.models import find_model
+
+_COUNTED = re.compile(r"\s*(\d{1,3})\s*[x×]\s*[A-Za-z]")  # "8x H200"
 
 
 def said_fields(
@@ -23,7 +26,8 @@ def said_fields(
     """The fields of a run that a user names, in the words of the catalogs where these know them."""
     found: dict[str, Any] = {"gpu_count": gpus, "quantization": quantization}
     if gpu:
-        found |= _gpu(gpu)
+        counted = _COUNTED.match(gpu)
+        found |= {"gpu_count": gpus if gpus is not None or counted is None else int(counted[1])} | _gpu(gpu)
     if engine:
         name, _, version = engine.partition("==")
         found |= {"engine": _engine(name), "engine_version": version or None}

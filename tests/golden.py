@@ -1,7 +1,8 @@
 """Golden pairs of the formats: where they lie, and what a reading lacks beside what must come out.
 
 A pair is ``tests/formats/<format>/<case>.<ext>`` and ``<case>.expected.json``, the part of the reading that
-matters (a subset of what ``kbctl parse --json`` prints). ``near-miss*.<ext>`` beside them looks like the
+matters (a subset of what ``kbctl parse --json`` prints); where a format knows its file by name, the file lies
+in a folder ``<case>``. ``near-miss*.<ext>`` beside them looks like the
 format and is none of it. Must not know any format.
 """
 
@@ -33,7 +34,8 @@ def sample_of(case: Path) -> Path:
     """The input that an expectation is about."""
     stem = case.name.removesuffix(ENDING)
     mine = (path for path in case.parent.iterdir() if not path.name.endswith(ENDING))
-    return next(path for path in mine if stem in (path.stem, path.name))
+    found = next(path for path in mine if stem in (path.stem, path.name))
+    return next(found.iterdir()) if found.is_dir() else found
 
 
 def near_misses() -> list[Path]:

@@ -29,7 +29,8 @@ _CARDS = ("index", "uuid", "bus")
 _DELIMITERS = (",", ";", "\t")
 _SEARCHED = 20
 _NEEDED = 2
-_FIELD_IN_HEAD = re.compile(r'"(?:key|metric|field|metric_name)"\s*:\s*"([^"\n]{1,120})"')
+_FIELD_IN_HEAD = re.compile(rf'"(?:{"|".join(sorted(_FIELDS))})"\s*:\s*"([^"\n]{{1,120}})"')
+_DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 _LARGEST = 64 << 20
 
 
@@ -72,8 +73,10 @@ def read(source: Source) -> Reading:
         if len(row) != found.width:
             odd += 1
             continue
-        place = _cell(row, found.time), _cell(row, found.card)
-        told.take(place, row[found.field], row[found.value], _cell(row, found.unit), _cell(row, found.name))
+        place, figure = (_cell(row, found.time), _cell(row, found.card)), row[found.value]
+        if found.delimiter != "," and _DECIMAL_COMMA.fullmatch(figure):
+            figure = figure.replace(",", ".")
+        told.take(place, row[found.field], figure, _cell(row, found.unit), _cell(row, found.name))
     return told.reading(source, "gpu_long_csv", (total + found.skip, odd))
 
 
@@ -197,6 +200,7 @@ FORMATS = [
     Format(
         name="gpu_long_csv",
         kind="trace",
+        version=2,
         sniff=sniff,
         read=read,
         docs="CSV with a row per figure (`gpu,time,field,value`, with or without a unit): fields by names "
@@ -205,6 +209,7 @@ FORMATS = [
     Format(
         name="gpu_long_json",
         kind="trace",
+        version=2,
         sniff=sniff_json,
         read=read_json,
         docs='The same in JSON (`{"key": …, "value": …, "timestamp": …}`), as MLflow gives a run\'s metrics.',

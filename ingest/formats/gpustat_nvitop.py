@@ -5,17 +5,18 @@ Owns these three.
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ingest.bench import jsontext
 from ingest.formats import Format, Unreadable
 from ingest.gpu_columns import recognise_column
 from ingest.gpu_csv import to_number
 from ingest.sources import Source
 from ingest.tally import Cards
 from ingest.traces import hardware_of, line_count, telemetry_of, trace_reading
-from kb.model import Reading
+from kb.model import Problem, Reading
 
 if TYPE_CHECKING:
     from ingest.samples import Samples
@@ -38,6 +39,7 @@ _NVITOP_STATE = re.compile(
     r"^│\s*(?:(?P<index>\d+)\s+)?(?P<fan>\d+%|N/A|MAX)\s+(?P<temp>\d+C|N/A)\s+(?P<perf>P\d+|N/A)\s+(?P<power>\d+W|N/A)\s*/\s*(?P<limit>\d+W|N/A)"
     r"\s*│\s*(?P<used>[\d.]+[KMG]?i?B|N/A)\s*/\s*(?P<total>[\d.]+[KMG]?i?B|N/A)\s*│\s*(?P<load>\d+%|MAX|N/A)"
 )
+_NO_NAME = re.compile(r"\(\((.+)\)\)")
 _CELLS = {
     "temp": "temperature_c", "load": "utilization_pct", "power": "power_w", "limit": "power_limit_w",
     "used": "memory_used_mib", "total": "memory_total_mib", "fan": "fan_pct",
@@ -80,31 +82,42 @@ def sniff_json(source: Source) -> float:
 
 
 def read_json(source: Source) -> Reading:
-    """One look, as ``gpustat --json`` writes it."""
-    try:
-        raw = json.loads(source.text.lstrip("\ufeff"))
-    except (ValueError, RecursionError) as error:
-        raise Unreadable(f"the JSON is damaged or cut: {error}") from None
-    gpus = raw.get("gpus") if isinstance(raw, dict) else None
-    if not isinstance(gpus, list) or not gpus:
-        raise Unreadable("the JSON lists no GPU")
-    cards, time = Cards(source.samples), str(raw.get("query_time", "")).split(".")[0]
-    for at, gpu in enumerate(gpus):
-        if isinstance(gpu, dict):
-            index = gpu.get("index") if isinstance(gpu.get("index"), int) else at
-            cards.add(
-                str(index), _sample(gpu), at=time, index=index, name=gpu.get("name"), uuid=gpu.get("uuid")
-            )
-    found = telemetry_of(cards.by_key.values(), first=time, last=time)
-    driver = raw.get("driver_version")
+    """One look, as ``gpustat --json`` writes it, or several after one another."""
+    cards, times = Cards(source.samples), list[str]()
+    problems, driver = list[Problem](), None
+    documents = jsontext.load(source)
+    for _, look in documents.objects():
+        if isinstance(gpus := look.get("gpus"), list) and gpus:
+            times.append(str(look.get("query_time", "")).split(".")[0])
+            driver = told if isinstance(told := look.get("driver_version"), str) else driver
+            problems += _take_look(cards, gpus, times[-1])
+    if not cards.rows:
+        raise Unreadable("the JSON lists no GPU, or is damaged")
+    problems += documents.problems
+    found = telemetry_of(cards.by_key.values(), first=times[0], last=times[-1])
     return trace_reading(
         str(source.path),
         "gpustat_json",
         found,
-        hardware_of(found, driver=driver if isinstance(driver, str) else None),
+        hardware_of(found, driver=driver),
         tool="gpustat",
         lines=line_count(source.text.count("\n") + 1),
+        problems=tuple(problems[:20]),
+        status="partial" if problems else "parsed",
     )
+
+
+def _take_look(cards: Cards, gpus: list[Any], time: str) -> Iterator[Problem]:
+    """A sample of each card; one that cannot be asked has a message where its name would stand."""
+    for at, gpu in enumerate(gpus):
+        if not isinstance(gpu, dict):
+            continue
+        index = gpu.get("index") if isinstance(gpu.get("index"), int) else at
+        name = gpu.get("name")
+        if isinstance(name, str) and (lost := _NO_NAME.fullmatch(name)):
+            yield Problem(line=None, what=f"GPU {index} could not be asked: {lost[1]}")
+            name = None
+        cards.add(str(index), _sample(gpu), at=time, index=index, name=name, uuid=gpu.get("uuid"))
 
 
 class _Looks:
@@ -180,7 +193,7 @@ FORMATS = [
     Format(
         name="gpustat_json",
         kind="trace",
-        version=3,
+        version=4,
         sniff=sniff_json,
         read=read_json,
         docs="Output of `gpustat --json`: state, memory and power of each card, once or in a loop.",

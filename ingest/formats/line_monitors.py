@@ -35,7 +35,7 @@ def _figures(*rows: tuple[str, str, float]) -> tuple[tuple[re.Pattern[str], str,
 
 _MONITORS: Mapping[str, _Monitor] = {
     "radeontop": _Monitor(
-        re.compile(r"(\d{10}(?:\.\d+)?): bus [0-9a-f]{2}, gpu "),
+        re.compile(r"(\d{10}(?:\.\d+)?): (?:bus [0-9a-f]{2}, )?gpu \d"),
         _figures(
             (r"\bgpu #%", "utilization_pct", 1.0),
             (r"\bvram [\d.]+% #mb", "memory_used_mib", 1.0),

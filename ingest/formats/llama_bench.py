@@ -220,9 +220,18 @@ def _read_csv(source: Source) -> Reading:
     header = table[0]
     full = [(line, row) for line, row in enumerate(table[1:], 2) if len(row) > 1]
     rows = [(line, _aligned(header, row)) for line, row in full]
-    odd = [line for line, row in full if len(row) != len(header)]
+    cut = [line for line, row in rows if not _is_whole(row)]
+    odd = [line for line, row in full if len(row) != len(header) and line not in cut]
     what = f"{len(odd)} rows have not the header's {len(header)} values; they were read from both ends"
-    return _read_rows(source, "llama_bench_csv", rows, [Problem(line=odd[0], what=what)] if odd else [])
+    problems = [Problem(line=odd[0], what=what)] if odd else []
+    problems += [Problem(line=line, what="the row breaks off") for line in cut[:20]]
+    return _read_rows(source, "llama_bench_csv", [one for one in rows if _is_whole(one[1])], problems)
+
+
+def _is_whole(row: Mapping[str, Any]) -> bool:
+    """Whether the columns at the row's end hold what they are named for."""
+    dated = re.match(r"\d{4}-\d\d-\d\dT", str(row.get("test_time", "")))
+    return bool(dated) and cells.number(row.get("avg_ts")) is not None
 
 
 def _aligned(header: list[str], row: list[str]) -> dict[str, Any]:
@@ -350,7 +359,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_csv,
         read=_read_csv,
-        version=2,
+        version=3,
         docs=("`llama-bench -o csv`: the same fields, every value quoted."),
     ),
     Format(

@@ -22,7 +22,7 @@ _CARD = re.compile(
 )
 _CHIP = re.compile(
     r"\|\s*(?P<chip>\d+)(?:\s+(?P<phy>\d+))?\s*\|\s*(?P<bus>[0-9A-Fa-fx]+:[^|\s]+)\s*\|\s*(?P<load>\S+)"
-    r"\s+(?P<memory>[\d/ ]+)\|"
+    r"\s+(?P<memory>[\dNA/ ]+)\|"
 )
 _SHARE = re.compile(r"(\d+)\s*/\s*(\d+)")
 
@@ -82,7 +82,7 @@ FORMATS = [
     Format(
         name="npu_smi",
         kind="trace",
-        version=1,
+        version=2,
         sniff=sniff,
         read=read,
         docs="The table of `npu-smi info` (Ascend), once or repeated: a sample of each chip.",

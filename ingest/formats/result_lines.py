@@ -275,7 +275,8 @@ def _read_progress(source: Source) -> Reading:
         if sample:
             samples.append({name: float(sample[key]) for key, name in _GPU_METRICS})
         elif step and step["mark"] not in ("START", "BEGIN"):
-            steps.append({"step": step["name"], "seconds": _seconds(step["s"]), "line": number})
+            done: dict[str, Any] = {"step": step["name"], "seconds": _seconds(step["s"]), "line": number}
+            steps.append(done | ({"failed": True} if step["mark"].startswith("FAIL") else {}))
         elif left:
             steps.append({"exit_code": int(left["code"]), "seconds": _seconds(left["s"]), "line": number})
     return Reading(
@@ -342,7 +343,7 @@ FORMATS = [
         kind="note",
         sniff=_sniff_progress,
         read=_read_progress,
-        version=2,
+        version=3,
         docs=(
             "The progress log of a series of tests: steps with their seconds or exit codes, and GPU "
             "samples (utilisation, power, temperature, clock) where it prints them."

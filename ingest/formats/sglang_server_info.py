@@ -7,6 +7,7 @@ load and are not read as one.
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -21,6 +22,13 @@ from kb.vocab.engines import Launch, canonical_settings
 _LARGEST = 8 << 20
 _KEYS = ("model_path", "tp_size", "mem_fraction_static", "schedule_policy", "chunked_prefill_size")
 _NOT_SETTINGS = {"model_path", "tokenizer_path", "version", "internal_states", "api_key", "admin_api_key"}
+_STATE = {  # what its scheduler tells of the moment
+    "status",
+    "max_total_num_tokens",
+    "max_req_input_len",
+    "last_gen_throughput",
+    "avg_spec_accept_length",
+}
 
 
 def sniff(source: Source) -> float:
@@ -41,15 +49,16 @@ def read(source: Source) -> Reading:
     told = raw.get("server_args", raw) if isinstance(raw, dict) else None
     if not isinstance(told, dict) or "model_path" not in told:
         raise Unreadable("the JSON holds no server arguments at its top")
-    settings = {key: value for key, value in told.items() if key not in _NOT_SETTINGS and _says(value)}
+    settings = {
+        key: value for key, value in told.items() if key not in _NOT_SETTINGS | _STATE and _says(value)
+    }
     launch = Launch(
         engine="sglang",
         version=known(raw.get("version")),
         model=known(told["model_path"]),
         settings=canonical_settings("sglang", settings),
     )
-    count = told.get("tp_size")
-    hardware = Hardware(count=count if isinstance(count, int) and count > 0 else None)
+    hardware = Hardware(count=_cards(told))
     return Reading(
         path=str(source.path),
         format="sglang_server_info",
@@ -60,6 +69,14 @@ def read(source: Source) -> Reading:
     )
 
 
+def _cards(told: dict[str, Any]) -> int | None:
+    """GPUs of all its nodes: replicas multiply them, unless attention alone is replicated."""
+    widths = [told.get("tp_size"), told.get("pp_size") or 1]
+    widths += [] if told.get("enable_dp_attention") else [told.get("dp_size") or 1]
+    known = [one for one in widths if isinstance(one, int) and not isinstance(one, bool) and one > 0]
+    return math.prod(known) if len(known) == len(widths) else None
+
+
 def _says(value: Any) -> bool:
     """Whether a value is more than a default that is off, and no nested state."""
     return value not in (None, False, "", "auto") and not isinstance(value, dict | list)
@@ -68,6 +85,7 @@ def _says(value: Any) -> bool:
 FORMAT = Format(
     name="sglang_server_info",
     kind="config",
+    version=2,
     sniff=sniff,
     read=read,
     docs="The JSON of SGLang's `/get_server_info`: model, version and arguments of the running server; "

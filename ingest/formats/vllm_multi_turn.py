@@ -5,6 +5,7 @@ Owns its rows and the parameters printed before them. Must not read the conversa
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,8 +19,11 @@ from kb.model import LineCount, Measurement, Reading
 
 _TOOL = "vllm multi-turn benchmark"
 _TOTAL = re.compile(r"^(?P<name>runtime_sec|requests_per_sec)\s*=\s*(?P<v>\d+(?:\.\d+)?)\s*$")
-_HEADER = re.compile(r"^\s*count\s+mean\s+std\s+min\s+\d")
-_N = r"\d+(?:\.\d+)?"
+_HEADER = re.compile(
+    r"^(?:\s+(?:count|mean|std|min|max|\d+(?:\.\d+)?%))+(?:\s+\\)?\s*$"
+)  # wraps in a narrow shell
+_ASSUMED = re.compile(r"^Statistics summary \(assuming (?P<pct>\d+)% warmup samples\)")
+_N = r"(?:\d+(?:\.\d+)?|NaN)"
 _ROW = re.compile(rf"^(?P<name>[a-z_]+)\s+(?P<values>{_N}(?:\s+{_N})+)\s*$")
 _ASKED = re.compile(r"^(?P<name>model|served_model_name|num_clients|request_rate)=(?P<v>\S+)\s*$")
 _TOTALS = {"runtime_sec": "duration_s", "requests_per_sec": "request_s"}
@@ -38,7 +42,7 @@ class _Summary:
 
 
 @below_pages
-@needing("Statistics summary:")
+@needing("Statistics summary")
 def _sniff(source: Source) -> float:
     head = source.head
     return 0.95 if re.search(r"^requests_per_sec\s*=", head, re.MULTILINE) and "latency_ms" in head else 0.0
@@ -56,12 +60,14 @@ def _read(source: Source) -> Reading:
         used += bool(found or told or (row and names))
         if told:
             _ask(told["name"], told["v"], facts, asked)
+        elif assumed := _ASSUMED.match(text):
+            asked["warmup_pct"] = int(assumed["pct"])
         elif found:
             if found["name"] == "runtime_sec" or not points:
                 points.append(_Summary(number, dict(asked)))
             points[-1].metrics[_TOTALS[found["name"]]] = float(found["v"])
         elif _HEADER.match(text):
-            names = [_statistic(one) for one in text.split()]
+            names = [_statistic(one) for one in text.rstrip(" \\").split()]
         elif row and names and points:
             values = map(float, row["values"].split())
             _add(points[-1], row["name"], dict(zip(names, values, strict=False)))
@@ -80,20 +86,21 @@ def _ask(name: str, value: str, facts: Facts, asked: dict[str, Any]) -> None:
 
 
 def _statistic(heading: str) -> str:
-    return f"p{heading.removesuffix('%')}" if heading.endswith("%") else heading
+    return f"p{heading.removesuffix('%').replace('.', '_')}" if heading.endswith("%") else heading
 
 
 def _add(point: _Summary, name: str, row: dict[str, float]) -> None:
     if name in _LATENCIES:
-        point.metrics["completed"] = row.pop("count")
+        point.metrics |= {"completed": row.pop("count")} if "count" in row else {}
         point.metrics |= {f"{_LATENCIES[name]}_{key}": one for key, one in row.items()}
-    elif name in _LENGTHS:
+    elif name in _LENGTHS and row.get("mean", math.nan) >= 0:
         point.workload[_LENGTHS[name]] = round(row["mean"])
 
 
 FORMAT = Format(
     name="vllm_bench_multi_turn",
     kind="benchmark",
+    version=2,
     sniff=_sniff,
     read=_read,
     docs=(
