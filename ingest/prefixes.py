@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 MAX_NESTING = 4
 MIN_SHARE = 0.5
 SAMPLE_LINES = 200
+_FEWEST_INDENTED = 3
 
 ANSI = re.compile(
     r"\x1b(?:\[[0-9;:?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78MHc])"
@@ -157,6 +158,7 @@ WRAPPERS: tuple[Wrapper, ...] = (
     Wrapper("container stamp", _stamp),
     Wrapper("kubectl", _by_pattern(r"\[pod/[^/\]\s]{1,253}/[^\]\s]{1,253}\]\s")),
     Wrapper("compose", _by_pattern(r"[\w.-]{1,120}?-\d+\s+\|\s"), 0.8),
+    Wrapper("mail", _by_pattern(r">(?: |$)"), 0.97),
     Wrapper("quoted", _by_pattern(r"\s{0,8}\|\s(?!.*\|\s*$)"), 0.95),  # not a row of a table
     Wrapper("compose named", _by_pattern(r"[a-z][\w.-]{0,60}\s+\|\s"), 0.9),
     Wrapper(
@@ -190,6 +192,9 @@ def find_wrappers(lines: Iterable[str]) -> tuple[Wrapper, ...]:
     """The wrappers around these first lines, outermost first; each must hold for its share of the lines."""
     sample = [line for line in (strip_ansi(one) for one in lines) if line.strip()][:SAMPLE_LINES]
     found: list[Wrapper] = []
+    if len(indent := _common_indent(sample)) > 1:
+        found.append(Wrapper("indent", _by_pattern(indent)))
+        sample = [line.removeprefix(indent) for line in sample]
     while sample and len(found) < MAX_NESTING:
         wrapper, inner = _outermost(sample)
         if wrapper is None:
@@ -197,6 +202,16 @@ def find_wrappers(lines: Iterable[str]) -> tuple[Wrapper, ...]:
         found.append(wrapper)
         sample = [line for line in inner if line.strip()]
     return tuple(found)
+
+
+def _common_indent(sample: list[str]) -> str:
+    """The blanks that every line begins with: a block pasted below a list's item, say."""
+    if len(sample) < _FEWEST_INDENTED:
+        return ""
+    indents = [line[: len(line) - len(line.lstrip(" \t"))] for line in sample]
+    pairs = enumerate(zip(min(indents), max(indents), strict=False))
+    until = next((at for at, (one, other) in pairs if one != other), min(map(len, indents)))
+    return indents[0][:until]
 
 
 def _outermost(sample: list[str]) -> tuple[Wrapper | None, list[str]]:

@@ -16,6 +16,7 @@ from kb.model import Problem, Reading
 
 # People black out parts of a UUID: ``(UUID: GPU-...)``.
 GPU_LINE = re.compile(r"^GPU (\d+): (.+?) \(UUID: ([^()\s]{1,60})\)?\s*$")
+_OF_A_DRIVER = re.compile(r"^GPU \d+: (?:NVIDIA|Tesla|GeForce|Quadro) .+ \(UUID: GPU-[0-9a-f]{8}-")
 _MIG_LINE = re.compile(r"^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: ([^()\s]{1,60})\)\s*$")
 _CUT = re.compile(r"^\s*(?:\.{2,4}|…)\s*$")  # lines that somebody left out
 _VERSION_LINE = re.compile(
@@ -30,26 +31,30 @@ def sniff_list(source: Source) -> float:
         lines = lines[1:]
     lines = [line for line in lines if not _CUT.match(line) and not is_around(line)]
     hits = sum(1 for line in lines if GPU_LINE.match(line) or _MIG_LINE.match(line))
-    return 0.95 if hits and hits == len(lines) else 0.0
+    if hits and hits == len(lines):
+        return 0.95
+    return 0.35 if any(_OF_A_DRIVER.search(line) for line in lines) else 0.0  # if nothing else is known of it
 
 
 def read_list(source: Source) -> Reading:
     """Products and their count."""
-    names, mig, problems, lines, was_cut = list[str](), [], [], 0, False
+    names, seen, mig, problems, lines = list[str](), set[str](), [], [], 0
+    was_cut = is_again = False
     for number, line in source.lines():
         if not line.strip():
             continue
         lines += 1
         card, part = GPU_LINE.match(line), _MIG_LINE.match(line)
         if card:
-            names.append(card[2])
+            is_again = card[0] in seen  # the list stands here twice
+            seen.add(card[0])
+            names += [] if is_again else [card[2]]
         elif part:
-            mig.append({"gpu": len(names) - 1, "profile": part[1], "device": int(part[2])})
+            device = {"gpu": len(names) - 1, "profile": part[1], "device": int(part[2])}
+            mig += [] if is_again else [device]
         elif _CUT.match(line):
             was_cut = True
-        elif is_around(line):
-            continue
-        else:
+        elif not is_around(line):
             problems.append(Problem(line=number, what=f"is no GPU of the list: {line.strip()[:120]}"))
     if not names:
         raise Unreadable("no GPU line was found")
