@@ -68,6 +68,7 @@ COMMON_RULES: tuple[Rule, ...] = (
         "SIGTERM", "stopped", r"(?:Received|received|caught|signal=?)\s?(?:signal )?SIGTERM|SIGTERM received"
     ),
     rule("[shutdown] API server: shutdown triggered", "stopped"),
+    rule("slurmstepd: error: ***", "stopped", r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT "),
     rule(
         "To work around",
         "facts",
