@@ -61,7 +61,7 @@ _DERIVED = re.compile(
     r"\b(?:spread|half width|variance|var|cv|ci|drift|reduction|improve(?:d|ment)?|increase|decrease|stable"
     r"|attainment|delta|diff|difference|change|gain|speedup|overhead|penalty|regression|savings?|cost"
     r"|ratio|price|usd|dollars?|stderr|uplift|degradation|ceiling|saturation"
-    r"|expected|projected|theoretical|hypothetical)\b"
+    r"|expected|projected|theoretical|hypothetical|above|below)\b"
 )
 _TALLY = re.compile(
     r"\b(?:counts?|scores?|levels)\b"
@@ -74,8 +74,9 @@ _CONDITION = re.compile(  # a limit under which something was measured: "@ SLO",
 _OF_PROMPT = re.compile(r"(?i)\s*\((?:short|long|medium) (?:prompts?|context|inputs?)\)")  # which was asked
 _ANOTHER_KIND = re.compile(
     r"\b(?:[tg]?flops?|tflop s|gflop s|images?(?: per)? (?:s|sec|second)|imgs? (?:s|sec)|fps"
-    r"|(?:items?|docs?|documents?|embeddings?|rows?|sentences?)(?: per)? (?:s|sec|second)"
+    r"|(?:items?|docs?|documents?|embeddings?|rows?|sentences?|jobs?|tasks?)(?: per)? (?:s|sec|second)"
     r"|tok(?:en)?s? (?:per )?(?:step|iter|pass|ticks?)"
+    r"|[gmk]bps|(?:[gmk]i? ?b|(?:giga|mega|kilo)?(?:bits|bytes))(?: per)? (?:s|sec|second)"
     r"|(?:alg|bus) ?bw|bandwidth|training|epoch|compress\w*|tokeniz\w*|frames?(?: per)? (?:s|sec|second))\b"
 )
 _SERVED = re.compile(
@@ -97,6 +98,7 @@ _WHOLE_REQUEST = re.compile(
     r" (?:s|ms|sec|secs|seconds)"
     r"|(?:total )?time"
 )
+_SERIES = re.compile(r"\{\w+=\"|^(?:vllm|sglang):\w")  # of Prometheus, which counts since the start
 Patterns = tuple[tuple[str, re.Pattern[str]], ...]
 _COUNT_PATTERNS: Patterns = tuple(
     (name, re.compile("|".join(any_of))) for name, any_of in _LABELS["counts"].items()
@@ -170,6 +172,7 @@ def understand(label: str) -> Quantity | None:
         _is_no_figure(words)
         or _OF_PART.search(words)
         or _SECONDS_OF.search(label)
+        or _SERIES.search(label)
         or "$" in label
         or "€" in label
     ):

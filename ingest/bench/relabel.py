@@ -14,7 +14,7 @@ from ingest.bench.places import place
 from ingest.bench.quantities import understand, words_of
 
 _NEAR = 0.02
-_PLAIN_RATE = re.compile(r"(?:rps|qps)")
+_PLAIN_RATE = re.compile(r"(?:rps|qps)(?: (?:value|label))?")
 _REQUEST_RATE = "request throughput (req/s)"
 _MEASURED = re.compile(r"\d*\.\d{3,}")  # nobody asks for a rate to a thousandth
 _RUN = re.compile(r"total (?:request )?latency(?: (?:ms|s|sec|seconds))?")

@@ -19,6 +19,7 @@ from ingest.bench.relabel import is_measured, is_plain_rate
 from ingest.bench.units import Units
 
 _QUALITY = ("accuracy",)
+_TESTS = {("workload", "test"), ("workload", "dataset")}
 _PLAIN_NAMES = re.compile(
     r"results?|cases|runs?|benchmarks?|metrics|data|rows|cells|steps|phases|bench|items|entries|measurements|laeufe"
     r"|ergebnisse|values|stats|summary|tasks|tests|points|sweep|serving|throughput_runs|overall|performance|raw"
@@ -250,13 +251,17 @@ def _is_result(own: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
     }
     if any(name.startswith(RESULTS) for name in told):
         return serves_tokens(own)
-    labelled = any(place(key) in (("workload", "test"), ("workload", "dataset")) for key in {**own, **said})
-    return labelled and any(name in _QUALITY for name in told)
+    around = {place(key) for key in {**own, **said}}
+    scored = any(
+        words_of(key) != "score" and (one := understand(key)) and one.name in _QUALITY for key in own
+    )
+    asked = scored or ("identity", "model") in around  # anything may have a score
+    return asked and bool(around & _TESTS) and any(name in _QUALITY for name in told)
 
 
 def _offered(own: dict[str, Any], value: Mapping[str, Any]) -> dict[str, Any]:
     """A round rate ("qps": 4) of an object that holds others is what was asked, unless it tells results."""
-    told = [one.name for key in own if (one := understand(key)) and not _is_load(key)]
+    told = {one.name for key in own if (one := understand(key)) and not _is_load(key)}
     held = any(isinstance(one, Mapping | list) for one in value.values())
     if not held or sum(name.startswith(RESULTS) for name in told) != 1:
         return own

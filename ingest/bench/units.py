@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ingest.bench import cells
+from ingest.bench.places import place
 from ingest.bench.quantities import Quantity, labels, understand
 
 
@@ -38,6 +39,33 @@ def _limits(label: str) -> tuple[float, float]:
     return (20.0, 600.0) if name.startswith("e2e") else (2.0, 30.0)
 
 
+def _timed_with_answers(records: Iterable[Mapping[str, Any]]) -> set[str]:
+    """First tokens within the seconds of their one answer, where its tokens and its rate prove those."""
+    within, over = set[str](), set[str]()
+    for record in records:
+        seconds = _seconds_of_one(record)
+        for label, raw in record.items() if seconds else ():
+            first = cells.number(raw) if isinstance(label, str) and _is_first(label) else None
+            if first is not None:
+                (within if first <= seconds else over).add(label)
+    return within - over
+
+
+def _seconds_of_one(record: Mapping[str, Any]) -> float:
+    """The time of one answer: its tokens over it give the rate that stands beside them; else nothing."""
+    took, made, rates = 0.0, 0.0, []
+    for label, raw in record.items():
+        told, value = understand(str(label)), cells.number(raw)
+        if value and told and told.name == "duration_s":
+            took = value * told.factor
+        elif value and place(str(label)) == ("workload", "output_len"):
+            made = value
+        elif value and told and told.name.endswith("tok_s"):
+            rates.append(value)
+    return took if took and made and any(abs(made / took / one - 1) < _NEAR for one in rates) else 0.0
+
+
+_NEAR = 0.02
 _FACTORS: dict[str, float] = labels("time_units")
 _MINUTES = 60e3
 _OWN = re.compile(rf"(?:{'|'.join(sorted(_FACTORS, key=len, reverse=True))}|mins?)\b")  # of a cell
@@ -58,6 +86,7 @@ class Units:
     @classmethod
     def of(cls, records: Iterable[Mapping[str, Any]]) -> Units:
         """Decide for every unitless latency label of some records."""
+        records = list(records)
         values: dict[str, list[float]] = {}
         for record in records:
             for label, raw in record.items():
@@ -74,6 +103,9 @@ class Units:
             for label, seen in values.items()
             if _is_first(label) and _is_brief(seen) and not long[label]
         }
+        firsts = {label for label in core if _is_first(label)}
+        if brief or firsts & _timed_with_answers(records):  # statistics of one measure share its unit
+            brief |= firsts
         any_ms = any(
             (middle >= _limits(label)[1] and label not in brief) or long[label]
             for label, middle in (core or middles).items()

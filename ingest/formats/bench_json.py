@@ -33,11 +33,11 @@ def _sniff(source: Source) -> float:
     told = [found for key in keys if (found := understand(key))]
     results = {one.name for one in told if one.name.startswith(RESULTS)}
     placed = {place(key) for key in keys} - {None}
-    if results and len(results) + len(placed) >= 2:
+    quality = any(one.name == "accuracy" for one in told)
+    if results and len(results) + len(placed) + quality >= 2:
         return 0.85 if len(results) > 1 else 0.5
     if results and requests.kinds_of(keys) >= {"id", "success"}:
         return 0.5  # single requests, one a line
-    quality = any(one.name == "accuracy" for one in told)
     if not quality or not placed & {("workload", "test"), ("workload", "dataset")}:
         return 0.0
     return 0.94 if {"task", "tasks"} & keys else 0.6
@@ -56,7 +56,7 @@ def _read(source: Source) -> Reading:
     points = [
         (row.facts, point)
         for row in rows
-        if _tells((point := serving.complete(row.measurement(_CLIENT))).metrics)
+        if (point := _told(serving.complete(row.measurement(_CLIENT)))).metrics.keys() - {"duration_s"}
     ]
     kept = copies.without_copies([(point.metrics, (facts, point)) for facts, point in points])
     if not kept and not found.failed:
@@ -72,10 +72,12 @@ def _read(source: Source) -> Reading:
     )
 
 
-def _tells(metrics: Mapping[str, float | None]) -> bool:
-    """Whether figures are more than a time, or a rate of nothing that no count of requests explains."""
-    told = {name for name, value in metrics.items() if value or not name.endswith("tok_s")}
-    return bool(told - {"duration_s"})
+def _told(point: Measurement) -> Measurement:
+    """A point without rates of nothing that no count of requests explains."""
+    if "completed" in point.metrics:
+        return point
+    kept = {name: value for name, value in point.metrics.items() if value or not name.endswith("tok_s")}
+    return replace(point, metrics=kept)
 
 
 def _without_figures(source: Source, document: Any) -> Reading:
