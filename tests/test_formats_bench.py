@@ -41,6 +41,9 @@ OURS = {
     "perf_logs",
     "http_load",
     "kernel_tuning",
+    "tgi_benchmark",
+    "lmdeploy_bench",
+    "locust",
     "kbctl_export",
     "kbctl_toml",
 }

@@ -9,30 +9,34 @@ from dataclasses import replace
 
 from ingest.formats import Unreadable, all_formats
 from ingest.sources import Source
-from kb.model import Experiment
+from kb.model import Experiment, Problem
 
 _SHORTEST = 40
 
 
-def read_quoted(source: Source, text: str, line: int, least: float) -> tuple[Experiment, ...]:
+def read_quoted(
+    source: Source, text: str, line: int, least: float
+) -> tuple[tuple[Experiment, ...], tuple[Problem, ...]]:
     """What a quoted block tells as the output of a benchmark; ``line`` is where its first line stands.
 
     A format must be as sure of it as ``least``.
     """
     if len(text) < _SHORTEST or not any(letter.isdecimal() for letter in text):
-        return ()
+        return (), ()
     inner = Source(source.path, raw=text.encode(), name="quoted.txt")
     sure, form = max(
         ((one.sniff(inner), one) for one in all_formats() if one.kind == "benchmark"),
         key=lambda pair: pair[0],
     )
     if sure < least:
-        return ()
+        return (), ()
     try:
-        found = form.read(inner).experiments
+        found = form.read(inner)
     except Unreadable:
-        return ()
-    return tuple(_moved(one, line - 1) for one in found)
+        return (), ()
+    problems = (Problem(line=(one.line or 1) + line - 1, what=one.what) for one in found.problems)
+    experiments = tuple(_moved(one, line - 1) for one in found.experiments)
+    return experiments, tuple(problems) if experiments else ()
 
 
 def _moved(experiment: Experiment, lines: int) -> Experiment:

@@ -22,6 +22,9 @@ _CLIENT = re.compile(
     r"(?:vllm bench serve|benchmark_serving(?:\.py)?|sglang[. ]bench_serving)\s"
     r".*?--model[ =]\s*(?P<model>[\w./:-]+)"
 )
+_PROFILED = re.compile(
+    r"(?:genai-perf|aiperf)(?: profile)?\s(?:[^\n]*\s)?(?:-m|--model)[ =]\s*(?P<model>[\w.-]+/[\w.-]+)(?!\S)"
+)
 _FIELDS = ("Model", "Hardware", "GPU", "GPUs", "Engine", "Driver", "Profile", "Quantization", "Precision")
 
 
@@ -83,6 +86,15 @@ def commanded(text: list[str], page: Facts) -> Facts:
         environment=dict(server.environment),
     )
     return with_page(page, told)
+
+
+def profiled_model(text: str) -> str | None:
+    """The one repository that commands of a profiling client in a text ask for, over continued lines.
+
+    A plain name may be that of a pipeline ("ensemble") and is not taken.
+    """
+    found = {one["model"] for one in _PROFILED.finditer(re.sub(r"\\\n\s*", " ", text))}
+    return found.pop() if len(found) == 1 else None
 
 
 def _compose_in(text: list[str]) -> str:

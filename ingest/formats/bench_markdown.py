@@ -22,9 +22,10 @@ from ingest.bench import (
     serving,
     serving_tables,
     stanzas,
+    step_tables,
 )
 from ingest.bench.identity import Facts, benchmark, experiment, grouped
-from ingest.bench.pages import LARGEST, Fence, Page, read_page
+from ingest.bench.pages import LARGEST, Page, read_page
 from ingest.bench.places import place
 from ingest.bench.quoted import read_quoted
 from ingest.bench.rows import read_row
@@ -88,12 +89,13 @@ def _read(source: Source) -> Reading:
             pairs += _points(table, _around(table, base))
     pairs += _printed(text, page, base, blank)
     pairs += () if pairs else _listed(page, base)
-    quoted = _all_quoted(source, page, base, _SURE)
+    quoted, warned = _all_quoted(source, page, base, _SURE)
     if not pairs and not quoted:
-        quoted = _all_quoted(source, page, base, _LIKELY)
+        quoted, warned = _all_quoted(source, page, base, _LIKELY)
         pairs += () if quoted else _in_lines(text, page, base)
     if blank and not pairs and not quoted:
         raise Unreadable(blank[0].what)
+    blank += warned
     servers = (
         [_server(launch, base) for launch in launches] if len(launches) > 1 or not (pairs or quoted) else []
     )
@@ -128,6 +130,8 @@ def _points(table: Table, facts: Facts) -> list[tuple[Facts, Measurement]]:
     if batched.is_batched(table):
         told = replace(facts, engine=facts.engine or "llama.cpp")
         return [(told, point) for point in batched.rows(table)]
+    if step_tables.is_steps(table):
+        return [(facts, point) for point in step_tables.rows(table)]
     return note_tables.points(table, facts, _CLIENT)
 
 
@@ -204,25 +208,30 @@ def _in_lines(text: str, page: Page, base: Facts) -> Iterable[tuple[Facts, Measu
         yield row.facts, row.measurement(_CLIENT, one.lines[0])
 
 
-def _all_quoted(source: Source, page: Page, base: Facts, least: float) -> list[Experiment]:
-    below = ((fence, _below(page, fence.line, base)) for fence in page.fences)
-    return [one for fence, facts in below for one in _quoted(source, fence, facts, least)]
+def _all_quoted(
+    source: Source, page: Page, base: Facts, least: float
+) -> tuple[list[Experiment], list[Problem]]:
+    """Output of other benchmarks in fenced blocks (serving tables are read with the page's text)."""
+    found, problems = list[Experiment](), list[Problem]()
+    for before, fence in zip(["", *(one.text for one in page.fences)], page.fences, strict=False):
+        if "Serving Benchmark Result" in fence.text or fence.info.lower().split(" ")[0] in _PROGRAMS:
+            continue
+        told, warned = read_quoted(source, fence.text, fence.line + 1, least)
+        below = _below(page, fence.line, base)
+        asked = below.model or serving_tables.profiled_model(before)  # by the command in the block above
+        around = experiment(replace(below, model=asked), [])
+        found += [_completed(one, around) for one in told]
+        problems += warned
+    return found, problems
 
 
-def _quoted(source: Source, fence: Fence, base: Facts, least: float) -> Iterable[Experiment]:
-    """Output of other benchmarks in a fenced block (serving tables are read with the page's text)."""
-    if "Serving Benchmark Result" in fence.text or fence.info.lower().split(" ")[0] in _PROGRAMS:
-        return
-    page = experiment(base, [])
-    for one in read_quoted(source, fence.text, fence.line + 1, least):
-        known = one.hardware.gpu is not None
-        told = one.model.name is not None
-        yield replace(
-            one,
-            hardware=one.hardware if known else page.hardware,
-            model=one.model if told else page.model,
-            backend=one.backend if one.backend.engine else page.backend,
-        )
+def _completed(one: Experiment, page: Experiment) -> Experiment:
+    return replace(
+        one,
+        hardware=one.hardware if one.hardware.gpu is not None else page.hardware,
+        model=one.model if one.model.name is not None else page.model,
+        backend=one.backend if one.backend.engine else page.backend,
+    )
 
 
 def _about(page: Page, launches: list[Launch]) -> dict[str, Any]:
@@ -239,7 +248,7 @@ FORMAT = Format(
     kind="note",
     sniff=_sniff,
     read=_read,
-    version=6,
+    version=7,
     docs=(
         "Markdown write-ups. Read are: tables whose columns name results (one point per row), tables "
         "whose rows do (one per column), and tables of one metric that a heading names (one per cell); "
