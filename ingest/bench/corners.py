@@ -34,6 +34,8 @@ def spread(table: Table) -> Table | None:
         return None
     columns = [at for at, label in enumerate(table.header) if at and not is_derived(label)]
     axis = _axis(f"{corner} {table.caption} {table.heading}".lower())
+    if not axis and all(_NUMBER.fullmatch(cells.plain(row[0])) for _, row in table.rows if row):
+        return None  # the corner names these numbers
     across = [_setup(cells.plain(table.header[at]), axis) for at in columns]
     rows = []
     for line, row in table.rows:

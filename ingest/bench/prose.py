@@ -25,6 +25,7 @@ _CARD = re.compile(
     r"|G?[ABHLTV]\d{1,3}[A-Z]{0,2}(?: (?:SXM\d?|PCIe|NVL))?|MI\d{3}[AXP]?|GB\d{2,3}|Radeon [\w ]{4,12}"
     r"|M\d (?:Pro|Max|Ultra)|DGX Spark|Strix Halo|Ryzen AI Max\+ \d{3}))(?![\w-])"
 )
+_FILES = (".yaml", ".yml", ".json", ".sh", ".py", ".md", ".txt", ".toml", ".log", ".csv")
 _REPOSITORY = re.compile(r"(?<![\w./:-])[A-Za-z][\w.-]{1,40}/[A-Za-z][\w.-]{2,80}(?![\w/])")
 _MOST = 400  # paragraphs: a longer page tells of more than one machine
 
@@ -42,7 +43,8 @@ def told(page: Page, base: Facts) -> Facts:
 
 
 def _take_model(facts: Facts, texts: Iterable[str], headings: Iterable[tuple[int, str]]) -> None:
-    found = {one.strip(".") for text in texts for one in _REPOSITORY.findall(text)}
+    named = {one.strip(".") for text in texts for one in _REPOSITORY.findall(text)}
+    found = {one for one in named if not one.lower().endswith(_FILES)}
     models = {one: known.id for one in found if (known := names.model(one))}
     headed = {known.id for _, path in headings for part in path.split(" / ") if (known := names.model(part))}
     if len({*models.values(), *headed}) == 1 and models:

@@ -19,7 +19,7 @@ _UNITS = frozenset(labels("time_units"))
 _COUNTS = frozenset(("n", "count", "samples", "num samples", "unit", "units", "notes", "note"))
 _DERIVED = re.compile(
     r"delta|Δ|gain|speed ?up|improvement|diff|change|ratio|vs\.?$|^vs |saving|overhead|%$|notes?|comment"
-    r"|relative"
+    r"|relative|^(?:targets?|goals?|aims?|gap|expected|projected|slos?|slas?)$"
 )
 _VALUES = ("value", "result", "score", "values", "results", "measured")
 Records = dict[str, tuple[int, dict[str, str]]]

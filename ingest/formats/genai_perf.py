@@ -12,7 +12,7 @@ from typing import Any
 from ingest.bench import cells, jsontext, requests, tables
 from ingest.bench.families import Families, add_rows
 from ingest.bench.identity import Facts, benchmark, experiment
-from ingest.bench.sniffing import below_pages, needing
+from ingest.bench.sniffing import below_pages, is_page, needing
 from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Measurement, Problem, Reading
@@ -22,7 +22,9 @@ _FAMILIES = {"request_latency", "time_to_first_token", "inter_token_latency", "r
 _TITLE = re.compile(
     r"NVIDIA (?P<tool>GenAI-Perf|AIPerf) \| |^\s*(?:Embeddings|Rankings|VLM|LLM|Multi-Modal) Metrics"
 )
-_ROWS = re.compile(r"(?im)^\"?(?:Time To|Inter Token|Request |Output (?:Token|Sequence)|Input Sequence)")
+_ROWS = re.compile(
+    r"(?im)^[ \t]*\"?(?:Time To|Inter Token|Request |Output (?:Token|Sequence)|Input Sequence)"
+)
 _LOOSE_RATE = re.compile(r"^\s*(?P<name>Request|Output token) throughput \(per sec\):\s*(?P<v>[\d.,]+)")
 _COMMAND = re.compile(r"\b(?:perf_analyzer|(?:genai-perf|aiperf)(?: profile)?) (?=.*\s-)(?P<args>.+)")
 _MODEL = re.compile(r"(?:^|\s)(?:-m|--model(?:-names?)?)[ =](?P<v>[^\s']+)")
@@ -127,25 +129,31 @@ def _load(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in load.items() if value is not None}
 
 
+_CSV_HEAD = re.compile(
+    r"^\ufeff?[ \t]*Metric,(?P<stats>(?:avg|min|max|sum|std|p\d+)(?:,(?:avg|min|max|sum|std|p\d+))+)\s",
+    re.MULTILINE,
+)
+
+
 def _sniff_csv(source: Source, aiperf: bool) -> float:
-    found = re.match(
-        r"^\ufeff?Metric,(?P<stats>(?:avg|min|max|sum|std|p\d+)(?:,(?:avg|min|max|sum|std|p\d+))+)\s",
-        source.head,
-    )
+    found = _CSV_HEAD.search(source.head)
     if not found or not _ROWS.search(source.head):
         return 0.0
     is_aiperf = "sum" in found["stats"] or found["stats"].endswith("std")
-    return 0.95 if is_aiperf == aiperf else 0.0
+    sure = 0.95 if not found.start() else 0.5 if is_page(source) else 0.9  # quoted in a text
+    return sure if is_aiperf == aiperf else 0.0
 
 
 def _read_csv(source: Source) -> Reading:
     gathered = Families()
     header: list[str] = []
-    rows = tables.delimited(source.text)
+    begun = _CSV_HEAD.search(source.text)
+    quoted = source.text[begun.start() :] if begun else source.text
+    rows = tables.delimited("\n".join(line.strip() for line in quoted.lstrip("\ufeff").split("\n")))
     for row in rows:
         if row and row[0] == "Metric":
             header = row
-        elif row and header and row[0]:
+        elif len(row) > 1 and header and row[0]:
             gathered.add(row[0], "", dict(zip(header[1:], row[1:], strict=False)))
     aiperf = _sniff_csv(source, aiperf=True) > 0
     tool = _AIPERF if aiperf else _GENAI
@@ -282,6 +290,7 @@ FORMATS = [
         name="genai_perf_csv",
         kind="benchmark",
         sniff=lambda source: _sniff_csv(source, aiperf=False),
+        version=2,
         read=_read_csv,
         docs=(
             "GenAI-Perf's CSV: a table of distributions, a blank row, a table of single values; units "
@@ -292,6 +301,7 @@ FORMATS = [
         name="aiperf_csv",
         kind="benchmark",
         sniff=lambda source: _sniff_csv(source, aiperf=True),
+        version=2,
         read=_read_csv,
         docs=(
             "AIPerf's CSV: as GenAI-Perf's, with `sum` and `std` columns and telemetry blocks after the "

@@ -151,7 +151,8 @@ _CONSOLE = re.compile(
 
 
 _MODEL = re.compile(  # in its arguments, or where it has reached the server
-    r"""^\s*Args:.*"model": "(?=(?P<a>[^"]+))|backend validated with model (?=(?P<b>\S+))"""
+    r"""^\s*Args:.*"model": "(?P<a>[^"]+)|\bbackend_model='(?P<b>[^']+)'"""
+    r"""|backend validated with model (?P<c>\S+)|Backend \S+ connected to \S+ for model (?P<d>\S+?)\.?\s*$"""
 )
 
 
@@ -176,7 +177,7 @@ def _read_console(source: Source) -> Reading:
     return benchmark(
         source,
         "guidellm_console",
-        [experiment(Facts(model=model["a"] or model["b"] if model else None), points)],
+        [experiment(Facts(model=model[model.lastgroup or 0] if model else None), points)],
         tool=_TOOL,
         lines=LineCount(total=len(lines), understood=used, unknown=len(lines) - used),
         problems=[] if points else [Problem(line=None, what="the output has no table of results")],
@@ -190,8 +191,19 @@ def _by_benchmark(found: Iterable[tables.Table]) -> list[Measurement]:
         for line, row in table.records():
             name = next(iter(row.values()), "")
             merged.setdefault(name, (line, {}))[1].update(row)
-    points = (_named_point(name, row, line) for name, (line, row) in merged.items())
-    return [point for point in points if any("_tok_s" in key or "_ms_" in key for key in point.metrics)]
+    points = (_named_point(name, _of_server(row), line) for name, (line, row) in merged.items())
+    return [point for point in points if _tells(point.metrics)]
+
+
+def _of_server(row: dict[str, str]) -> dict[str, str]:
+    """A row without the rates of single requests' tokens, where the server's own stand beside them."""
+    if not any(label.endswith("Tokens Per Sec") for label in row):
+        return row
+    return {label: cell for label, cell in row.items() if not label.endswith("Tokens Per Second")}
+
+
+def _tells(metrics: Mapping[str, float | None]) -> bool:
+    return metrics.get("completed") == 0 or any("_tok_s" in key or "_ms_" in key for key in metrics)
 
 
 _SPOKEN = (
@@ -199,6 +211,8 @@ _SPOKEN = (
     (re.compile(r"^(?:Comp|Tot)\b.*\bRequests(?: Made| Comp)?$"), "Successful requests"),
     (re.compile(r"^(?:Err|Tot)\b.*\bRequests(?: Made| Err)$"), "Failed requests"),
     (re.compile(r"^Duration|^Sec Timings Dur"), "Duration (s)"),
+    (re.compile(r"^Comp (?:Prompt|Input) Tok Total|^Tot (?:Prompt|Input) Tokens Comp"), "Total input tokens"),
+    (re.compile(r"^Comp Output Tok Total|^Tot Output Tokens Comp"), "Total output tokens"),
     (re.compile(r"^Comp (?:Prompt|Input) Tok/Req|^(?:Mdn|Mean) Input Tok Per Req"), "input len"),
     (re.compile(r"^Comp Output Tok/Req|^(?:Mdn|Mean) Output Tok Per Req"), "output len"),
 )
@@ -213,10 +227,12 @@ def _named_point(name: str, row: Mapping[str, str], line: int) -> Measurement:
     """A row of a sweep ("synchronous", "throughput", "constant@2.5") with its load."""
     told = read_row({_spoken(label): cell for label, cell in row.items()}, Units())
     metrics = told.metrics
+    if metrics.get("completed") == 0:  # its zeros are no figures
+        metrics = {key: metrics[key] for key in ("completed", "failed", "duration_s") if key in metrics}
     whole, first = metrics.get("e2e_ms_p50") or 0, metrics.get("ttft_ms_p50") or 0
     if 0 < whole < first:  # old releases print seconds under "(ms)"
         metrics = {key: v * 1e3 if key.startswith("e2e_ms") and v else v for key, v in metrics.items()}
-    lengths = {key: round(told.workload[key]) for key in _LENGTHS.values() if key in told.workload}
+    lengths = {key: round(told.workload[key]) for key in _LENGTHS.values() if told.workload.get(key)}
     load: dict[str, Any] = {"test": name} | lengths
     rate = re.search(r"@\s*([\d.]+)", name)
     load |= {"request_rate": cells.whole(rate[1])} if rate else {}
@@ -321,12 +337,13 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_console,
         read=_read_console,
-        version=3,
+        version=4,
         docs=(
             "GuideLLM's console output, old (`Benchmarks Stats:`) and new (tables per subject with three "
             "header rows): rows that name the same benchmark are one point, its rate taken from its name. "
             "Old releases print request latency in seconds under `(ms)`; that is seen by its size. "
-            "The model stands in the line that says the backend was validated."
+            "A benchmark that completed no request keeps only its counts. The model stands in the line that "
+            "says the backend was validated or connected, or in the arguments."
         ),
     ),
     Format(

@@ -1,4 +1,4 @@
-"""Kernel tuning tables: shapes of matrix products and the kernels chosen for them (CSV).
+"""Kernel tuning tables: shapes of matrix products or of layers of experts, and their kernels (CSV).
 
 Owns their marks. They hold no serving result.
 """
@@ -14,13 +14,19 @@ from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Reading
 
+_SHAPES = (  # of a matrix product, and of a layer of experts
+    {"m", "n", "k"},
+    {"token", "model_dim", "inter_dim", "expert", "topk"},
+)
+
 
 def _tuning_header(source: Source) -> list[str]:
     return [cell.strip().lower() for cell in source.head.split("\n", 1)[0].lstrip("\ufeff").split(",")]
 
 
 def _sniff_tuning(source: Source) -> float:
-    return 0.9 if {"m", "n", "k"} <= set(_tuning_header(source)) else 0.0
+    header = set(_tuning_header(source))
+    return 0.9 if any(shape <= header for shape in _SHAPES) else 0.0
 
 
 def _read_tuning(source: Source) -> Reading:
@@ -55,11 +61,13 @@ FORMATS = [
         name="gemm_tuning_csv",
         kind="config",
         sniff=_sniff_tuning,
+        version=2,
         read=_read_tuning,
         version=2,
         docs=(
-            "Shape and tuning tables of matrix products (`M,N,K,…`): rows are counted and the libraries "
-            "and types listed; they hold no serving result."
+            "Shape and tuning tables of matrix products (`M,N,K,…`) and of fused layers of experts "
+            "(`token,model_dim,inter_dim,expert,topk,…`): rows are counted and the libraries and types "
+            "listed; they hold no serving result."
         ),
     ),
 ]

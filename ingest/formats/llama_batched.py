@@ -16,7 +16,7 @@ from ingest.sources import Source
 from kb.model import Reading
 
 _BATCHED_HEAD = re.compile(r"^\|\s*PP\s*\|\s*TG\s*\|(?:\s*B\s*\|)?\s*N_KV\s*\|", re.MULTILINE)
-_MAIN = re.compile(r"main: (n_kv_max = \d+, .*)$")
+_MAIN = re.compile(r"(?:main|llama_batched_bench): (n_kv_max = \d+, .*)$")
 
 
 @needing("N_KV", "n_kv_max")
@@ -62,7 +62,7 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
-    version=3,
+    version=4,
     docs=(
         "`llama-batched-bench`, table or JSON lines: prompt, generated and total speed at each batch "
         "width; and `llama-sweep-bench`, whose rows tell the tokens already in the cache. It "

@@ -197,8 +197,12 @@ def _sniff_json(source: Source) -> float:
     return 0.97 if {"build_commit", "n_prompt", "n_gen"} <= keys else 0.0
 
 
+_NO_COMMA = re.compile(r'\](\s*)"(?=samples_)')  # between two arrays, as one fork's printer leaves it
+
+
 def _read_json(source: Source) -> Reading:
-    documents = jsontext.load(source)
+    whole = _NO_COMMA.sub(r'],\1"', source.text)
+    documents = jsontext.load(Source(source.path, raw=whole.encode(), name=source.name))
     rows = [(line, row) for line, one in documents.objects() if (row := _row_in(one)) is not None]
     return _read_rows(source, "llama_bench_json", rows, documents.problems)
 
@@ -206,7 +210,7 @@ def _read_json(source: Source) -> Reading:
 def _row_in(one: Mapping[str, Any]) -> dict[str, Any] | None:
     """A result row: the object itself, or the one that a harness keeps whole under a key of its own."""
     for row in (one, *(inner for inner in one.values() if isinstance(inner, dict))):
-        if "n_prompt" in row and "avg_ts" in row:
+        if "n_prompt" in row and ("avg_ts" in row or "avg_gen_ts" in row):
             return dict(row)
     return None
 
@@ -324,8 +328,18 @@ def _row_point(row: Mapping[str, Any], line: int | None) -> Measurement:
     )
     elapsed = cells.number(row.get("avg_ns"))
     if elapsed is None:
-        return point
+        return replace(point, metrics={**point.metrics, **_phases(row, prompt, made)})
     return replace(point, metrics={**point.metrics, "e2e_ms_mean": elapsed / 1e6})
+
+
+def _phases(row: Mapping[str, Any], prompt: int, made: int) -> dict[str, float | None]:
+    """Speeds of a fork that times the two phases of a test apart; a phase without tokens has none."""
+    found: dict[str, float | None] = {}
+    for phase, tokens, name in (("prompt", prompt, "input_tok_s"), ("gen", made, "output_tok_s")):
+        if tokens and f"avg_{phase}_ts" in row:
+            found[name] = cells.number(row[f"avg_{phase}_ts"])
+            found[f"{name}_std"] = cells.number(row.get(f"stddev_{phase}_ts"))
+    return {key: value for key, value in found.items() if value is not None}
 
 
 FORMATS = [
@@ -348,6 +362,7 @@ FORMATS = [
         name="llama_bench_json",
         kind="benchmark",
         sniff=_sniff_json,
+        version=2,
         read=_read_json,
         docs=(
             "`llama-bench -o json` or `-o jsonl`, old and new field lists: one point per object, with "
@@ -367,7 +382,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_sql,
         read=_read_sql,
-        version=2,
+        version=3,
         docs=("`llama-bench -o sql`: its INSERT statements, by the column names that each of them lists."),
     ),
 ]

@@ -52,13 +52,17 @@ _OLD = re.compile(  # before filters: a task's metrics by their bare names
 )
 
 
+_BARE = re.compile(r'\s*\{\s*"[^"]+":\s*\{\s*"alias":\s*"')  # a task's scores alone
+
+
 def _sniff_json(source: Source) -> float:
     if not jsontext.looks_like_json(source.head):
         return 0.0
     head, keys = source.head, jsontext.keys_in(source.head)
+    filtered = re.search(r'"[\w@.]+,(?:none|strict-match|flexible-extract|[\w-]+)"\s*:', head)
     if "results" not in keys:
-        return 0.0
-    if re.search(r'"[\w@.]+,(?:none|strict-match|flexible-extract|[\w-]+)"\s*:', head):
+        return 0.9 if filtered and _BARE.match(head) else 0.0
+    if filtered:
         return 0.96
     if _OLD.match(head) and ('"versions"' in head or len(head) < source.size):
         return 0.9
@@ -68,7 +72,8 @@ def _sniff_json(source: Source) -> float:
 def _read_json(source: Source) -> Reading:
     documents = jsontext.load(source)
     report = documents.first
-    results = report.get("results") if isinstance(report, Mapping) else None
+    report = _alone(report) if isinstance(report, Mapping) else {}
+    results = report.get("results")
     if not isinstance(results, Mapping):
         raise Unreadable("the file has no results object")
     counts, shots = _mapping(report.get("n-samples")), _mapping(report.get("n-shot"))
@@ -84,6 +89,12 @@ def _read_json(source: Source) -> Reading:
         tool_version=report.get("lm_eval_version"),
         problems=documents.problems,
     )
+
+
+def _alone(report: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A report, also where somebody kept only the object of results."""
+    bare = "results" not in report and all("alias" in _mapping(one) for one in report.values())
+    return {"results": report} if bare else report
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -142,7 +153,9 @@ def _is_share_at_length(key: str, raw: Any) -> bool:
 def _facts(report: Mapping[str, Any]) -> Facts:
     config = _mapping(report.get("config"))
     given = _arguments(config.get("model_args"))
-    name = given.get("pretrained") or given.get("model") or report.get("model_name")
+    name = (
+        given.get("pretrained") or given.get("model") or report.get("model_name") or report.get("base_model")
+    )
     kind = str(config.get("model") or report.get("model_source") or "")
     return Facts(
         model=str(name) if name else None,
@@ -236,7 +249,7 @@ FORMATS = [
     Format(
         name="lm_eval_json",
         kind="benchmark",
-        version=3,
+        version=4,
         sniff=_sniff_json,
         read=_read_json,
         docs=(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 from ingest.bench import cells
 from ingest.bench.identity import Facts, benchmark, experiment
@@ -37,7 +38,7 @@ _RANK = re.compile(
 )
 _AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*(?P<v>\d+(?:\.\d+)?)")
 _BAD = re.compile(r"^# Out of bounds values\s*:\s*(?P<n>\d+)\s*(?P<word>\w+)")
-_STARTED = re.compile(r"^# (?:Collective test starting: |.*?)(\w+)_perf\b")
+_NAMED = re.compile(rf"\b(?P<test>{'|'.join(_COLLECTIVES)})_perf(?:_mpi)?\b")  # by command, start, or end
 
 
 _BEGUN = re.compile(  # NCCL's own log may stand between this and the table
@@ -61,9 +62,9 @@ def _read(source: Source) -> Reading:
         total, text = number, line.strip()
         if tag := _TAG.match(text):
             text = text[tag.end() :].replace(tag[0].strip(), " ")
-        row, rank, started = _ROW.match(text), _RANK.match(text), _STARTED.match(text)
-        if started:
-            test = started[1]
+        row, rank, named = _ROW.match(text), _RANK.match(text), _NAMED.search(text)
+        if named and not row:
+            test = named["test"]
         elif text.startswith(_DEVICES):
             ranks += gpus.total()
             gpus.clear()
@@ -82,7 +83,7 @@ def _read(source: Source) -> Reading:
     return benchmark(
         source,
         "nccl_tests",
-        [experiment(facts, points)],
+        [experiment(facts, [_of(point, test) for point in points])],
         tool=_TOOL,
         lines=LineCount(total=total, understood=used, unknown=total - used),
         extra={"collective": test, **told},
@@ -116,6 +117,13 @@ def _point(row: re.Match[str], test: str | None, line: int) -> Measurement | Non
     )
 
 
+def _of(point: Measurement, test: str | None) -> Measurement:
+    """A point of the collective that only the end of the output names."""
+    if test is None or "test" in point.workload:
+        return point
+    return replace(point, workload={"test": test, **point.workload})
+
+
 def _told(text: str, told: dict[str, float | str]) -> None:
     average, bad = _AVERAGE.match(text), _BAD.match(text)
     if average:
@@ -129,10 +137,10 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
-    version=3,
+    version=4,
     docs=(
         "The tables of nccl-tests and rccl-tests: one point per message size with time, algorithm and bus "
         "bandwidth, out of place and in place; ranks give GPU and count. Which collective it was comes "
-        "from the header or, failing that, from the file's name."
+        "from the command, the header, or the last line, and failing those, from the file's name."
     ),
 )
