@@ -33,12 +33,16 @@ _BAD = ("ERROR", "FATAL", "CRITICAL")
 
 def sniff(source: Source) -> float:
     """Lines with date, level and thread in square brackets, or those of its service in the journal."""
-    lines = [line for line in source.raw_head.split("\n")[:200] if line.strip()]
+    return 0.93 if any(_is_of_service(text) for text in (source.raw_head, source.head)) else 0.0
+
+
+def _is_of_service(text: str) -> bool:
+    lines = [line for line in text.split("\n")[:200] if line.strip()]
     for form, needed in ((_LINE, 2), (_JOURNAL, 1)):
         hits = sum(1 for line in lines if form.match(line))
         if hits >= needed and hits * 4 >= len(lines):
-            return 0.93
-    return 0.0
+            return True
+    return False
 
 
 def read(source: Source) -> Reading:
@@ -47,7 +51,7 @@ def read(source: Source) -> Reading:
     problems: list[Problem] = []
     facts: dict[str, Any] = {}
     lines = 0
-    for number, line in enumerate(_raw_lines(source), 1):
+    for number, line in _lines(source):
         lines += bool(line.strip())
         gpus = _GPUS.search(line)
         if gpus:
@@ -77,8 +81,11 @@ def read(source: Source) -> Reading:
     )
 
 
-def _raw_lines(source: Source) -> Iterator[str]:
-    return (line for text in blocks(source) for line in text.split("\n"))
+def _lines(source: Source) -> Iterator[tuple[int, str]]:
+    """Lines as they stand, since the journal's own prefix tells whose they are; else without prefixes."""
+    if not _is_of_service(source.raw_head):
+        return source.lines()
+    return enumerate((line for text in blocks(source) for line in text.split("\n")), 1)
 
 
 def _told(line: str) -> tuple[str, str, str] | None:

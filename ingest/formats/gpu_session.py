@@ -47,7 +47,8 @@ class _Part:
 
 def sniff(source: Source) -> float:
     """Parts of two formats; or one that is much of a page, or whose columns only its command names."""
-    if source.size > _LARGEST or not _TOOL.search(source.head):
+    is_quoting = is_page(source) and "```" in source.head
+    if source.size > _LARGEST or not (is_quoting or _TOOL.search(source.head)):
         return 0.0
     parts = _parts(source.head)
     if len({one.form.name for one in parts}) >= _FEWEST:
@@ -105,7 +106,7 @@ def _parts(text: str) -> tuple[_Part, ...]:
 def _cut(text: str) -> Iterator[tuple[int, str, str]]:
     """(number of its first line, the command above it, text) of what stands between commands and fences."""
     lines = text.split("\n")
-    marks = [at for at, line in enumerate(lines) if _is_mark(line)][: 4 * _MOST_PARTS]
+    marks = [at for at, line in enumerate(lines) if _is_mark(line)][: 2 * _MOST_PARTS]
     for start, end in zip([-1, *marks], [*marks, len(lines)], strict=True):
         command = _command(lines[: start + 1])
         some = lines[start + 1 : end]

@@ -148,7 +148,7 @@ def _names(found: TraceLayout) -> list[str]:
 
 def read_apps(source: Source) -> Reading:
     """Processes and the memory each holds: hardware names and, per process, the largest memory seen."""
-    found = table_in(source)
+    found = layout(source.head) or table_in(source)  # as its lines are read
     if found is None:
         raise Unreadable("no header line of process columns was found")
     reader = _Apps(found)

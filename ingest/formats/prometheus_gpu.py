@@ -6,6 +6,7 @@ Owns their metric names. One scrape is one sample of each card; several scrapes 
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -135,6 +136,7 @@ _REASON = "nvidia_smi_clocks_event_reasons_"
 _REASON_OLD = "nvidia_smi_clocks_throttle_reasons_"
 _MASKS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
 _OTHER = ("_active", "_supported")
+_JSON = re.compile(r"\s*(?:\{|\[\s*[\[{\]])")
 _CARD_LABELS = (
     "gpu", "uuid", "UUID", "gpu_uuid", "GPU_UUID", "gpu_id", "minor_number", "card", "device", "GPU_I_ID",
 )  # fmt: skip
@@ -143,7 +145,7 @@ _CARD_LABELS = (
 def sniff(source: Source) -> float:
     """Metric names of one of these exporters, in samples or in their comments."""
     head = source.head
-    if head.lstrip()[:1] in ("{", "["):
+    if _JSON.match(head):
         return 0.0  # an answer of Prometheus: ingest.formats.prometheus_answer
     if "DCGM_FI_" in head:
         return 0.95 if "DCGM_FI_DEV_" in head and "{" in head else 0.5
