@@ -16,11 +16,12 @@ from typing import Any
 from ingest.enrich import completed, enrich, say
 from ingest.folder_names import named_by
 from ingest.hints import HINTS, HOW, PART, Hints
+from ingest.homes import home
 from ingest.matching import AFTER, OVERLAP, Draft, Match, Piece, best_match, matches
 from ingest.namesakes import fitting
 from ingest.nodes import united
 from ingest.points import is_same_point, merged
-from ingest.series import crowded_folders, may_be, notes_of_folders, series_key
+from ingest.series import crowded_folders, may_be, note_for, notes_of_folders, series_key
 from ingest.snapshots import describe_machines
 from ingest.spans import Find, nothing_kept
 from kb.model import Experiment, Measurement, Reading, Telemetry
@@ -43,7 +44,8 @@ RECORDED = frozenset({"exit_code", "stopped_by", "killed_by", "ready", "ready_at
 TELLING = frozenset({"metadata", "config", "trace", "machine", "metrics", "probe"})
 QUOTING = (".md", ".py", ".rst", ".html", ".json", ".jsonl", ".ipynb", ".csv")
 AGAIN = "describes its points again"
-ALONE = "a benchmark without its server"
+ALONE = "of the same benchmark, whose server is not here"
+TWIN = "of the same name"
 
 
 def part_of(reading: Reading) -> str:
@@ -152,7 +154,10 @@ class Work:
         return list(self.series.values())
 
     def _alone_in(self, folder: str) -> list[Draft]:
-        return [one for one in self.series.values() if one.folder == folder and not one.imported]
+        """Benchmarks without a server that lie in a folder; else those that are at home where it is."""
+        lone = [one for one in self.series.values() if not one.imported]
+        here = [one for one in lone if one.folder == folder]
+        return here or [one for one in lone if home(one.folder) == home(folder)]
 
     def _import(self, piece: Piece) -> None:
         for at, told in enumerate(piece.reading.experiments):
@@ -201,14 +206,18 @@ class Work:
         owner = _owner(told.measurements[0], near)
         if owner is not None and len(told.measurements) == 1:
             return Match(owner, 0.9, AGAIN)
-        key, at = series_key(piece, told, self.noted.get(piece.folder)), 0
+        twin = next((one for one in near if _plain(one.attached[0][1]) == _plain(piece.path)), None)
+        if twin is not None and len(piece.reading.experiments) == 1:
+            return Match(twin, 0.9, TWIN)
+        folder, noted = note_for(piece, self.noted)
+        key, at = series_key(piece, told, folder, noted), 0
         if len(piece.reading.experiments) > 1:
             key, at = piece.identity, ordinal
         if f"{key} {at}" not in self.series:
             draft = _draft(piece, at, piece.folder, replace(told, measurements=()))
-            draft.anchor, draft.alone = key, True
+            draft.anchor, draft.alone, draft.folder = key, True, folder
             self.series[f"{key} {at}"] = draft
-        return Match(self.series[f"{key} {at}"], 1.0, ALONE)
+        return Match(self.series[f"{key} {at}"], 0.9, ALONE)
 
 
 def run_id(anchor: str, ordinal: int) -> str:
@@ -357,6 +366,10 @@ def _describes_again(piece: Piece, drafts: Sequence[Draft]) -> bool:
         elif owner is not None:
             owner.attach(piece, AGAIN, 0.9)
     return True
+
+
+def _plain(path: str) -> str:
+    return path[: path.rfind(".")] if "." in PurePosixPath(path).name else path
 
 
 def _owner(point: Measurement, drafts: Sequence[Draft]) -> Draft | None:

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
+from ingest.homes import LOAD, home, of_loads
 from ingest.matching import Piece
 from kb.model import Experiment
 
 CROWD = 6
-_LOAD = (
-    r"(c|cc|con|conc|concurrency|bs|batch|n|np|qps|rate|rps|mc|users?)[-_=]?(?:\d+(?:\.\d+)?|inf)(?![a-z])"
-)
 NOTES = frozenset({"run", "meta"})  # keys of what a runner's note tells beside settings
 
 
@@ -41,19 +39,25 @@ def crowded_folders(pieces: Iterable[Piece]) -> set[str]:
 def _stem(piece: Piece) -> str:
     """A file's name without the number after the name of a load, or at its end."""
     name = PurePosixPath(piece.path).name.split(".")[0].lower()
-    return re.sub(_LOAD, r"\1", name)
+    return re.sub(LOAD, r"\1", name)
 
 
-def series_key(piece: Piece, told: Experiment, noted: Experiment | None) -> str:
+def note_for(piece: Piece, notes: Mapping[str, Experiment]) -> tuple[str, Experiment | None]:
+    """(folder, note): the note of the run that a benchmark file belongs to, and where it lies."""
+    folder = next((one for one in (piece.folder, home(piece.folder)) if one in notes), piece.folder)
+    return folder, notes.get(folder)
+
+
+def series_key(piece: Piece, told: Experiment, folder: str, noted: Experiment | None) -> str:
     """One key for benchmark files of a folder that differ only in a number after the name of a load.
 
-    A folder with a note of its run holds one run, as far as nothing in a file speaks against it.
+    A ``folder`` with a note of its run holds one run, as far as nothing in a file speaks against it.
     """
     if noted is not None and may_be(told, noted):
-        return hashlib.blake2b(repr((piece.folder, "noted")).encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(repr((folder, "noted")).encode(), digest_size=16).hexdigest()
     stem = _stem(piece)
     hardware, model, backend = told.hardware, told.model, told.backend
-    facts = (piece.folder, stem, model.name, backend.engine, hardware.gpu, hardware.count)
+    facts = (of_loads(piece.folder), stem, model.name, backend.engine, hardware.gpu, hardware.count)
     return hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()
 
 

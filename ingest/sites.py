@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from ingest.homes import NOBODYS, home
+
 ANCHORS = frozenset({"anchor", "metadata"})
 CHOOSY = frozenset({"measurement", "trace", "probe", "config"})
-NOBODYS = frozenset({"/", "/tmp", "/var/tmp", "/home", ".", "~"})  # noqa: S108 - neighbours there are strangers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,12 @@ class Sites:
                 found.setdefault(folder, set()).add(site)
                 if self._is_choosy(folder):
                     found.setdefault(site, set()).add(folder)
+        homes: dict[str, str] = {}
+        for folder in self.shared:  # what is at home in one place is looked at together
+            first = homes.setdefault(home(folder), folder)
+            if first != folder:
+                found.setdefault(folder, set()).add(first)
+                found.setdefault(first, set()).add(folder)
         for site, folders in joined.items():
             for folder in folders - self.anchored:
                 found.setdefault(site, set()).add(folder)

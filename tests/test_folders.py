@@ -259,6 +259,47 @@ def test_a_configuration_beside_benchmarks_describes_their_runs() -> None:
     assert [one.experiment.hardware.gpu for one in found] == ["L40S", "L40S"]
 
 
+def together(*pieces: Piece) -> list[Assembled]:
+    """The runs of pieces that no server anchors."""
+    return assemble({}, pieces, lambda _: (), Claimed())
+
+
+def test_what_a_client_saved_and_printed_in_folders_of_their_own_is_one_benchmark() -> None:
+    printed, saved = bench("run/logs/c16.txt"), bench("run/raw/day_c16.json")
+    trace = piece("run/gpu/trace.csv", "trace", telemetry=Telemetry(samples=9, gpus=(GpuTrace(index="0"),)))
+    [run] = together(printed, saved, trace)
+    assert len(run.experiment.measurements) == 1
+    assert run.experiment.sources == ("run/logs/c16.txt", "run/raw/day_c16.json", "run/gpu/trace.csv")
+
+
+def test_the_loads_of_one_benchmark_may_lie_in_folders_of_their_own() -> None:
+    note = piece("run/meta.json", "config", start(), extra={"meta": {"host": "a"}})
+    loads = [bench(f"run/rate_{rate}/summary.json", point(None, 100.0 * rate)) for rate in (1, 5, 20)]
+    [run] = together(*loads, note)
+    assert len(run.experiment.measurements) == 3
+    assert run.experiment.backend.engine == "sglang"
+    apart = [bench(f"{one}/summary.json", point(None, 100.0 * at)) for at, one in enumerate("ab", 1)]
+    assert len(together(*apart)) == 2
+
+
+def test_a_note_in_a_load_s_own_folder_speaks_of_that_load_alone() -> None:
+    pieces = [
+        one
+        for at in (4, 8)
+        for one in (
+            piece(f"run/c{at}/meta.json", "config", start(), extra={"meta": {"host": str(at)}}),
+            bench(f"run/c{at}/out.json", point(at, 10.0 * at)),
+        )
+    ]
+    assert len(together(*pieces)) == 2
+
+
+def test_two_files_of_one_name_are_of_one_benchmark() -> None:
+    rows = bench("run/latency_1.csv", point(None, 100.0), point(None, 120.0))
+    whole = bench("run/latency_1.json", point(3, 110.0), model=Model(name="m"))
+    assert len(together(rows, whole)) == 1
+
+
 def test_links_and_unlinks_of_the_user_win() -> None:
     logs = [server("/r/a.log"), server("/r/b.log")]
     x = bench("/r/x.json")
