@@ -71,6 +71,9 @@ def experiment_of(launch: Launch, hardware: Hardware | None = None, **rest: Any)
 
 
 _VARIABLE = re.compile(r"\$\{?[\w.]+\}?|\$\(.*\)|<[A-Za-z][\w ./-]*>")
+_ANY_PLACE = re.compile(
+    r"/(?:(?:mnt|data|app|workspace|opt|repository)/)?(?:models?|model-store|checkpoints?)/?"
+)
 _HOLE = re.compile(r"\$(?:[{(]|\w|$)")
 
 
@@ -79,6 +82,9 @@ def _told(launch: Launch) -> Launch:
     settings = {key: value for key, value in launch.settings.items() if not _has_hole(value)}
     environment = {key: value for key, value in launch.environment.items() if not _is_variable(value)}
     model = None if _has_hole(launch.model) else launch.model
+    served = settings.get("served_model_name")
+    if model and _ANY_PLACE.fullmatch(model):  # where a container finds whatever model it is given
+        model = str(served[0] if isinstance(served, list) and served else served or "") or None
     return launch._replace(settings=settings, environment=environment, model=model)
 
 

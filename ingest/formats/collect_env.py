@@ -52,7 +52,8 @@ def sniff(source: Source) -> float:
     if source.head.lstrip("\ufeff \t\r\n")[:1] in ("{", "["):
         return 0.0
     hits = sum(1 for mark in _MARKS if mark in source.head)
-    return min(0.62 + 0.1 * hits, 0.95) if hits >= 3 else 0.0
+    whole = hits >= 5 and _MARKS[0] in source.head  # a topology table stands in it
+    return 0.985 if whole else min(0.62 + 0.1 * hits, 0.95) if hits >= 3 else 0.0
 
 
 def read(source: Source) -> Reading:

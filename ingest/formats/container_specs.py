@@ -18,6 +18,8 @@ from ingest.launches import engine_of_image, experiment_of
 from ingest.llm_services import ENGINE as SERVED_BY
 from ingest.llm_services import group_size, llm_service, more_words, server_of_values
 from ingest.machine import hardware
+from ingest.operators import KIND as OPERATED_KIND
+from ingest.operators import OWNER, Operated, operated
 from ingest.sources import Source
 from ingest.traces import line_count
 from ingest.yaml_text import documents
@@ -40,6 +42,7 @@ _KIND = re.compile(r"^kind:\s*\S+", re.MULTILINE)
 _SERVER = re.compile(
     r"(?i)vllm|sglang|tensorrt-?llm|trtllm|llama[._-]?(?:cpp|server)|text-generation|lmdeploy|ollama"
 )
+_IMAGE = re.compile(r"^[ \t]*(?:- )?(?:image\w*|repository|tag):", re.MULTILINE | re.IGNORECASE)
 _GPU_KEYS = ("nvidia.com/gpu", "amd.com/gpu", "gpu")
 _PRODUCTS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "gpu.nvidia.com/model")
 
@@ -61,10 +64,11 @@ def sniff(source: Source) -> float:
         return 0.0
     is_spec = _COMPOSE.search(head) or (_MANIFEST.search(head) and _KIND.search(head))
     if _CHART.search(head) and not is_spec:
-        return 0.9 if _SERVER.search(head) else 0.0
+        return 0.9 if _SERVER.search(head) and _IMAGE.search(head) else 0.0
     if not is_spec and _VALUES.search(head) and _NAMED_MODEL.search(head):
         return 0.9
     named = _SERVER.search(head) or _SERVICE.search(head)
+    named = named or (OPERATED_KIND.search(head) and OWNER.search(head))
     return (0.975 if named else 0.4) if is_spec else 0.0
 
 
@@ -73,6 +77,7 @@ def read(source: Source) -> Reading:
     found, damage = documents(source.text)
     containers = [one for document in found for one in _in_document(document)]
     told = [(one, launch) for one in containers if (launch := _launch(one))]
+    told += [_of_operator(one) for one in operated(found)] if not told else []
     told.sort(key=lambda pair: pair[1].engine not in ENGINES or not pair[1].model)
     if not told:
         raise Unreadable(damage or "no container in it starts a known server")
@@ -99,6 +104,15 @@ def _experiment(container: _Container, launch: Launch) -> Experiment:
 
 def _hardware(container: _Container) -> Hardware:
     return hardware([container.product], count=container.gpus)
+
+
+def _of_operator(one: Operated) -> tuple[_Container, Launch]:
+    environment = _environment(one.environment)
+    launch = parse_command(one.words, environment, engine=one.engine) if one.engine else Launch()
+    gpus = _gpus(one.node)
+    container = _Container(gpus=gpus * one.nodes if gpus else None, product=one.product or _product(one.node))
+    settings = {**one.settings, **launch.settings}
+    return container, Launch(one.engine, None, one.model or launch.model, settings, environment)
 
 
 def launches(text: str) -> Iterator[tuple[Launch, Hardware]]:
@@ -228,10 +242,13 @@ def _of_container(node: Mapping[str, Any], product: str | None) -> _Container:
 def _gpus(node: Mapping[str, Any]) -> int | None:
     """GPUs that a container, or an operator's service around it, asks for."""
     resources = node.get("resources")
-    limits = resources.get("limits") or resources.get("requests") if isinstance(resources, Mapping) else None
-    if not isinstance(limits, Mapping):
+    if not isinstance(resources, Mapping):
         return None
-    number = str(next((limits[key] for key in _GPU_KEYS if key in limits), None))
+    limits = resources.get("limits") or resources.get("requests")
+    limits = limits if isinstance(limits, Mapping) else {}
+    card = resources.get("gpu")
+    told = card.get("count") if isinstance(card, Mapping) else None
+    number = str(next((limits[key] for key in _GPU_KEYS if key in limits), told))
     return int(number) if number.isdecimal() and len(number) < 6 else None
 
 

@@ -30,12 +30,15 @@ _TRTLLM = {
 _INNER = re.compile(r"^[ \t]+([A-Za-z][\w-]*):(?:\s|$)", re.MULTILINE)
 _GROUPS = {"server_args", "engine_args", "serve_args", "vllm_args", "sglang_args"}
 _NOT = {"services", "apiVersion", "kind", "steps", "jobs", "on", "version", "name", "metadata", "spec"}
+_LARGEST_JSON = 4000
 _MODEL_KEYS = ("model", "model_path", "model_tag", "hf_model")
 
 
 def sniff(source: Source) -> float:
     """A mapping whose top keys are settings of one engine."""
     head = source.head
+    if _is_options(head):
+        return 0.7
     if head.lstrip()[:1] in ("{", "[", "<") or "\nservices:" in f"\n{head}":
         return 0.0
     if not source.name.lower().endswith((".yaml", ".yml")) and not head.lstrip().startswith(("#", "---")):
@@ -47,6 +50,18 @@ def sniff(source: Source) -> float:
     if engine is None or keys & _NOT - {"name"} or hits < max(2, len(keys) // 2):
         return 0.0
     return 0.85
+
+
+def _is_options(head: str) -> bool:
+    """Whether a JSON object of one level holds the arguments of one engine's own constructor."""
+    text = head.strip()
+    if not text.startswith("{") or not text.endswith("}") or len(text) > _LARGEST_JSON:
+        return False
+    found, _ = documents(text)
+    mapping = found[0] if found and isinstance(found[0], Mapping) else {}
+    engine, hits = engine_of_keys({str(key) for key in mapping})
+    model = any(isinstance(mapping.get(key), str) for key in _MODEL_KEYS)
+    return engine is not None and model and hits > 2 and hits >= len(mapping) - 1
 
 
 def read(source: Source) -> Reading:
@@ -85,7 +100,7 @@ def read(source: Source) -> Reading:
 def engine_of_keys(keys: set[str]) -> tuple[str | None, int]:
     """(engine, how many of the keys it knows): the engine that knows most, and more than any other."""
     hits = {
-        engine: sum(1 for key in keys if _knows(engine, key)) for engine in ENGINES if engine != "llama.cpp"
+        engine: sum(1 for key in keys if knows(engine, key)) for engine in ENGINES if engine != "llama.cpp"
     }
     hits["tensorrt-llm"] += 2 * len(keys & _TRTLLM)
     best = max(hits, key=lambda engine: hits[engine])
@@ -93,7 +108,8 @@ def engine_of_keys(keys: set[str]) -> tuple[str | None, int]:
     return (best, hits[best]) if hits[best] > max(others) else (None, hits[best])
 
 
-def _knows(engine: str, key: str) -> bool:
+def knows(engine: str, key: str) -> bool:
+    """Whether the engine's newest release has an option of this name, in any of its spellings."""
     newest = options.newest(engine)
     dest = canonical_dest(engine, key.replace("-", "_"))
     return options.option(engine, newest, dest) is not None
@@ -105,5 +121,6 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     docs="Options of one engine in YAML: TensorRT-LLM's `--config` (`extra_llm_api_options`), vLLM's and "
-    "SGLang's `--config`. The engine is told by its keys.",
+    "SGLang's `--config`, and the arguments of an engine as JSON (Triton's `model.json`). The engine is told "
+    "by its keys.",
 )

@@ -33,8 +33,23 @@ _ENGINES = (
 
 
 _ANYBODYS = frozenset({"api_key", "log_level", "model_name", "log_file"})
-_SHORT = {"port": "port", "tp": "tensor_parallel_size", "gpu_mem": "gpu_memory_utilization"}
-_MODEL = ("MODEL", "MODEL_ID", "MODEL_PATH", "MODEL_NAME", "HF_MODEL")
+_SHORT = {
+    "port": "port",
+    "vllm_port": "port",
+    "dtype": "dtype",
+    "tp": "tensor_parallel_size",
+    "gpu_mem": "gpu_memory_utilization",
+}
+_MODEL = (
+    "MODEL",
+    "MODEL_ID",
+    "MODEL_PATH",
+    "MODEL_NAME",
+    "HF_MODEL",
+    "VLLM_MODEL",
+    "SGLANG_MODEL",
+    "TARGET_MODEL",
+)
 _PLACEHOLDER = re.compile(r"<[^<>]*>|\$\{?\w+\}?|")
 
 
@@ -56,7 +71,8 @@ def sniff(source: Source) -> float:
 def _are_options(source: Source, names: list[str]) -> bool:
     """Whether an ``.env`` file is a server's by several variables that are called as its options."""
     told = {name.lower() for name in names if is_option(name.lower())} - _ANYBODYS
-    return ".env" in source.name and len(told) > 1
+    models = {"model", "model_name", "model_id"} & {name.lower() for name in names}
+    return ".env" in source.name and (len(told) > 1 or bool(told and models))
 
 
 def read(source: Source) -> Reading:
@@ -94,7 +110,8 @@ def _settings(pairs: Mapping[str, str], engine: str | None) -> dict[str, Any]:
     named = {name.lower(): value for name, value in pairs.items() if not is_read_by_a_server(name)}
     found = {name: one for name, one in named.items() if is_option(name, engine) and name not in _ANYBODYS}
     if found:
-        found |= {key: named[name] for name, key in _SHORT.items() if name in named}
+        every = {name.lower(): value for name, value in pairs.items()}
+        found = {key: every[name] for name, key in _SHORT.items() if name in every} | found
     return {name: one if (value := number(one)) is None else value for name, one in found.items()}
 
 

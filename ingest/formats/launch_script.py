@@ -27,6 +27,13 @@ _CONTAINER = re.compile(r"\b(?:docker|podman|nerdctl)\b[^\n]* run\b")
 _MODEL_FLAG = re.compile(r"(?<![\w-])--model(?:-path|-id)?[ =]")
 _SHEBANG = re.compile(r"^#!.*\b(?:ba|z|da|k)?sh\b")
 _DOCKERFILE = re.compile(r"^(?:FROM|ENTRYPOINT|CMD|RUN|ENV|ARG)\s", re.MULTILINE)
+_INSTALLED = re.compile(
+    r"\bpip3? +install\b[^\n]*?[ \"'](vllm|sglang)(?:\[[^\]]*\])?(?:==([\w.+]+))?(?![\w./:-])"
+)
+_QUOTED = re.compile(r"^(?:\S*/)?(?:ba|z|da)?sh -\w*c \$'((?:\\.|[^'\\])*)'\s*$", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t"}
+_ECHOED = re.compile(r"\becho (?:-e )?'([^']{20,})'\s*>")
+_FROM = re.compile(r"^FROM +(\S+)", re.MULTILINE)
 _UNIT = re.compile(r"^\[(?:Unit|Service|Install)\]\s*$", re.MULTILINE)
 _LOG_LINE = re.compile(
     r"^\W{0,3}(?:\(?\w+(?: pid=\d+)?\)? )?(?:INFO|WARNING|ERROR|DEBUG)\b|^\[?\d{4}-\d\d-\d\d[ T]\d\d:|"
@@ -41,13 +48,14 @@ _NAMES = (".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".service", ".dockerfile"
 def sniff(source: Source) -> float:
     """A server's start in a text that is a script by its first line, its name, or its brevity."""
     head, name = source.head, source.name.lower()
-    if not any(word in head for word in _WORDS) or _LOG_LINE.search(head):
+    if not any(word in head for word in (*_WORDS, "tensorrt-llm")) or _LOG_LINE.search(head):
         return 0.0
     started = bool(_START.search(head)) or _runs_an_image(source)
     if _UNIT.search(head) and "ExecStart" in head:
         return 0.93 if started else 0.0
     if name.startswith("dockerfile") or (_DOCKERFILE.match(head.lstrip()) and "\nFROM" in f"\n{head}"):
-        return 0.93 if started else 0.0
+        based = any(engine_of_image(image)[0] for image in _FROM.findall(head))
+        return 0.93 if started or based else 0.0
     if _SHEBANG.match(head) or name.endswith(_NAMES):
         return 0.92 if started else 0.0
     return _sniff_bare(head, started=started)
@@ -92,6 +100,8 @@ def _sniff_bare(head: str, *, started: bool) -> float:
     lines = [line.strip() for line in head.split("\n") if line.strip() and not line.strip().startswith("#")]
     if not lines or len(lines) > 60:
         return 0.0
+    if started and _QUOTED.match(head):
+        return 0.8
     if started:
         at = next((number for number, line in enumerate(lines) if _START.search(line)), 0)
         before = lines[:at]
@@ -108,6 +118,8 @@ def _sniff_bare(head: str, *, started: bool) -> float:
 def launches(text: str) -> Iterator[Launch]:
     """Every server start in a script, Dockerfile or unit, in order, with its line."""
     plain = re.sub(r"^[ \t]*\$ ", "", text[:_LARGEST].replace("\r\n", "\n"), flags=re.MULTILINE)
+    if quoted := _QUOTED.match(plain):  # as printf %q writes a whole command
+        plain = re.sub(r"\\(.)", lambda one: _ESCAPES.get(one[1], one[1]), quoted[1])
     if _UNIT.search(plain):
         plain = _unit_as_shell(plain)
     elif _DOCKERFILE.search(plain) and re.search(r"^FROM\s", plain, re.MULTILINE):
@@ -152,12 +164,28 @@ def _of_dockerfile(text: str) -> Iterator[Launch]:
         elif keyword in ("CMD", "ENTRYPOINT"):
             words[keyword], at = _words(rest.strip()), number
     engine, version = engine_of_image(image)
+    pinned = _INSTALLED.findall(text)
+    if not engine and len({name for name, _ in pinned}) == 1:
+        engine, version = pinned[0][0], pinned[0][1] or None
     argv = words.get("ENTRYPOINT", []) + words.get("CMD", [])
     launch = parse_command(argv, environment, version=version)
-    if not launch.engine and engine and argv:
+    if not launch.engine and engine and any(word.startswith("--") for word in argv):
         launch = parse_command(argv, environment, version=version, engine=engine)
     if launch.engine:
         yield launch._replace(line=at)
+        return
+    written = [
+        one
+        for body in _ECHOED.findall(text)
+        for one in parse_shell(_unescaped(body), environment, version=version)
+    ]
+    written = [one for one in written if one.model or one.settings]
+    yield from written or ([Launch(engine, version, environment=environment)] if engine else ())
+
+
+def _unescaped(body: str) -> str:
+    """A script that a Dockerfile echoes into a file, as it then stands there."""
+    return body.replace("\\n\\\n", "\n").replace("\\n", "\n").replace("\\\\", "\\")
 
 
 def _env_pairs(text: str) -> dict[str, str]:

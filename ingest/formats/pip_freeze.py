@@ -24,15 +24,23 @@ _EDITABLE = re.compile(r"^-e\s+\S+#egg=([\w.-]+)")
 _OPTION = re.compile(r"^(?:-|#|$)|^(?:Package\s+Version|-{3,})|^\w+ list")
 _NOISE = re.compile(r"#(?! packages in environment)|WARNING:|\[notice\]|DEPRECATION:")
 _NAMED = re.compile(r"requirements?|constraints?|freeze")
+_LOCKED = re.compile(
+    r'^\[\[package\]\]\s*\nname = "([^"]+)"\s*\nversion = "([^"]+)"', re.MULTILINE
+)  # of uv, of Poetry
+_WANTED = re.compile(r"^[A-Za-z0-9][\w.-]*(?:\[[\w,-]+\])?\s*(?:[<>=!~]=?.*)?(?:[#;].*)?$")
 _WHEEL_VERSION = re.compile(r"-(\d[\w.+!]*)(?:-\d\w*)?-(?:cp|py)\d")
 
 
 def sniff(source: Source) -> float:
     """Mostly lines of ``name==version`` or the two columns of ``pip list``."""
+    if len(_LOCKED.findall(source.head)) > 1:
+        return 0.95
     lines = [line.strip() for line in source.head.split("\n")[:400]]
     lines = [line for line in lines if line and not _NOISE.match(line)]
     if len(lines) < 3:
         return 0.93 if lines and _is_requirements(source.name, lines) else 0.0
+    if _NAMED.search(source.name.lower()) and _mostly_wanted(lines):
+        return 0.8
     pins = sum(1 for line in lines if _PIN.match(line) or _AT.match(line) or _EDITABLE.match(line))
     if pins >= 0.7 * len(lines):
         return 0.93 if len(lines) >= 5 else 0.8
@@ -40,9 +48,20 @@ def sniff(source: Source) -> float:
     rows = sum(1 for line in lines if _COLUMNS.match(line))
     if headed and rows >= 0.5 * len(lines):
         return 0.93
+    return _sniff_unheaded(lines, rows)
+
+
+def _sniff_unheaded(lines: list[str], rows: int) -> float:
     if rows >= 0.6 * len(lines) and sum(_matters(line.split()[0]) for line in lines) > 1:
         return 0.82
     return 0.6 if lines[0].startswith('[{"name"') and '"version"' in lines[0] else 0.0
+
+
+def _mostly_wanted(lines: list[str]) -> bool:
+    """Whether lines are names of packages, one of them pinned that matters to a server."""
+    wanted = [line for line in lines if _WANTED.match(line) or line.startswith("-")]
+    pinned = [pin[1] for line in lines if (pin := _PIN.match(line))]
+    return len(wanted) >= 0.9 * len(lines) and any(_matters(re.sub(r"\[.*\]", "", one)) for one in pinned)
 
 
 def _is_requirements(name: str, lines: list[str]) -> bool:
@@ -52,7 +71,7 @@ def _is_requirements(name: str, lines: list[str]) -> bool:
 
 def read(source: Source) -> Reading:
     """Versions of the components that matter to a server, and of the engine."""
-    packages, lines, odd = _json_list(source) or _listed(source)
+    packages, lines, odd = _locked(source) or _json_list(source) or _listed(source)
     if not packages:
         raise Unreadable("no package with a version was found")
     found, engine, version = split_packages(packages)
@@ -66,6 +85,12 @@ def read(source: Source) -> Reading:
         lines=line_count(lines, odd),
         extra={"packages": len(packages), "kept": sorted(name for name in packages if _matters(name))},
     )
+
+
+def _locked(source: Source) -> tuple[dict[str, str], int, int] | None:
+    """The packages of a lock file."""
+    found = dict(_LOCKED.findall(source.text)) if _LOCKED.search(source.head) else {}
+    return (found, source.text.count("\n") + 1, 0) if found else None
 
 
 def _listed(source: Source) -> tuple[dict[str, str], int, int]:
@@ -117,5 +142,6 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     docs="Installed packages as `pip freeze`, `pip list` (columns or JSON), `uv pip list` or `conda list` "
-    "print them: the engine's version and those of the libraries that kernels come from.",
+    "print them, a requirements file's pins, and the lock files of uv and Poetry: the engine's version and "
+    "those of the libraries that kernels come from.",
 )

@@ -253,6 +253,8 @@ class _Meta:
         for _, value in self.found.get("dependencies", ()):
             if isinstance(value, dict):
                 packages |= {str(name): str(one) for name, one in value.items() if isinstance(one, str)}
+            elif isinstance(value, list):
+                packages |= dict(one.split("==", 1) for one in value if isinstance(one, str) and "==" in one)
         found, _, _ = split_packages(packages)
         return {name: version for name, version in found.items() if name not in _NOT_LIBRARIES}
 
