@@ -61,7 +61,6 @@ FORMATS = [
         name="gemm_tuning_csv",
         kind="config",
         sniff=_sniff_tuning,
-        version=2,
         read=_read_tuning,
         version=2,
         docs=(
