@@ -16,6 +16,7 @@ _CODE = re.compile(
     r"package [\w.]+;?$|#include [<\"]|(?:export )?(?:const|function) \w+|use [\w:]+;$)",
     re.MULTILINE,
 )
+_FENCED = re.compile(r"^ {0,3}```.*?(?:^ {0,3}```|\Z)", re.MULTILINE | re.DOTALL)  # what a page quotes
 _ENOUGH, _READ = 3, 20_000
 
 
@@ -25,7 +26,8 @@ def is_program(head: str) -> bool:
     start = head[:_READ]
     if _START.match(start) or _IMAGE_BUILD.match(start):
         return True
-    return len(_CODE.findall(start)) >= _ENOUGH and not _looks_timed(start)
+    own = _FENCED.sub("", start) if "```" in start else start
+    return len(_CODE.findall(own)) >= _ENOUGH and not _looks_timed(start)
 
 
 def _looks_timed(start: str) -> bool:

@@ -15,17 +15,21 @@ from ingest.bench.spread_tables import is_derived, is_statistic
 from ingest.bench.tables import Table
 
 _HEADING_LOADS = re.compile(
-    r"(?<!/)"
+    r"(?<![/\w])"
     r"(?P<key>ISL|OSL|input|output|concurrency(?: level)?|conc|batch(?:[ _]size)?|bs|C|TP|context|users)"
     r"(?:\s*[=:]\s*|(?<=SL)\s+|(?<=[_ ]size)\s+|(?<=concurrency)\s+)"
     r"(?P<value>\d+(?:,\d{3})*k?)",
     re.IGNORECASE,
 )
 _COUNTED = re.compile(r"\b(\d[\d,]*k?)[ -](input|prompt|output|generated) tok(?:en)?s?\b(?!/)", re.IGNORECASE)
-_UNIT_IN_BRACKETS = re.compile(r"[^.()]{1,60}\([^()]{1,20}\)")
+_UNIT_IN_BRACKETS = re.compile(
+    r"[^.()]{1,60}\((?=[^()]*(?:/|\b(?:m?s|sec|seconds|tps|rps|qps|per)\b|[秒速]))[^()]{1,20}\)",
+    re.IGNORECASE,
+)
 _WIDE = str.maketrans("（）：，", "():,")
 _RATE_SAID = re.compile(
-    r"(?i)\b(?:(?:output|total|input|decode|prefill|generat\w+) )?tok(?:en)?s?(?:/s(?:ec)?| per second)\b"
+    r"(?i)\b(?:(?:output|total|input|decode|prefill|generat\w+) )?tok(?:en)?s?"
+    r"(?: ?/ ?s(?:ec(?:ond)?s?)?| per second)\b"
 )
 _LONGEST_CAPTION = 140
 _LONGEST_PROSE = 400
@@ -45,7 +49,7 @@ _SPOKEN = (  # in sentences
 )
 SETUP_LOAD = re.compile(
     r"(\d+)[- ]?(?:users?\b|concurren(?:cy|t)\b|clients?\b|streams?\b|并发)"
-    r"|\bc(?:onc(?:urrency)?)?[ =:]*(\d+)\b",
+    r"|(?<!-)\bc(?:onc(?:urrency)?)?[ =:]*(\d+)\b",
     re.IGNORECASE,
 )
 FIGURES = (*RESULTS, "accuracy")
@@ -101,13 +105,18 @@ def short_caption(table: Table) -> str:
 
 def measured(table: Table) -> Table:
     """The table with the measure that its heading names in labels that are statistics alone: "P50 (ms)"."""
-    bare = [at for at, label in enumerate(table.header) if at and is_statistic(cells.plain(label))]
+    bare = [at for at, label in enumerate(table.header) if at and _ends_in_statistic(cells.plain(label))]
     others = [*table.header, *(row[0] for _, row in table.rows if row)]
     measure = _measure(table.heading) if len(bare) > 1 else ""
     if not measure or any(understand(cells.plain(one)) for one in others):
         return table
     header = [f"{label} {measure}" if at in bare else label for at, label in enumerate(table.header)]
     return replace(table, header=header)
+
+
+def _ends_in_statistic(label: str) -> bool:
+    """Whether a label is a statistic, perhaps behind a name: "P50", "Small P50"."""
+    return is_statistic(label) or is_statistic(label.rpartition(" ")[2])
 
 
 def _measure(heading: str) -> str:
@@ -148,6 +157,19 @@ def stated(table: Table) -> Quantity | None:
         return None
     named = any(understand(cells.plain(label)) or re.search(r"\(", label) for label in table.header)
     return None if named else understand(told.pop())
+
+
+def said(table: Table) -> Quantity | None:
+    """The rate that the line before a table states, whatever stands in its first columns."""
+    caption = cells.plain(table.caption).strip()
+    told = {found[0] for found in _RATE_SAID.finditer(caption)}
+    if len(told) != 1 or len(caption) > _LONGEST_CAPTION or caption.endswith("."):
+        return None
+    found = understand(told.pop())
+    way = re.search(r"(?i)\b(?:(generat\w+|decod\w+|output)|prompt|prefill|input)\b", caption)
+    if found is None or found.name != "tok_s" or way is None:
+        return found
+    return replace(found, name="output_tok_s" if way[1] else "input_tok_s")
 
 
 def holds_figures(table: Table) -> bool:

@@ -50,7 +50,8 @@ def _settle_whole(row: Row) -> None:
     given = "input_tok_s" in row.metrics or row.workload.get("input_len")
     one, both = row.metrics[name] or 0, "output_tok_s" in row.metrics and name != "output_tok_s"
     said = _SAID_SO.search(words_of(row.labels.get("total_tok_s", "")))
-    if given or both or said or not 0.5 * one * crowd < whole < 1.1 * one * crowd:
+    named = name == "output_tok_s" and "output" in words_of(row.labels.get(name, "")).split()
+    if given or both or said or named or not 0.5 * one * crowd < whole < 1.1 * one * crowd:
         return  # said so, or perhaps of both
     row.metrics["output_tok_s_per_user"] = row.metrics.pop(name)
     row.metrics["output_tok_s"] = row.metrics.pop("total_tok_s")

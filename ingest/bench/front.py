@@ -23,14 +23,6 @@ _PAIR = re.compile(
 _BESIDE = re.compile(
     r"\s+[|·•]\s+(?=(?:\*\*|__)[A-Za-z][^*_|:]{0,40}(?:(?:\*\*|__)\s*:|:)|[A-Z][\w ()/-]{0,24}:\s)"
 )  # fields on one line
-_SMI_GPU = re.compile(
-    r"^\|\s+(?P<n>\d+)\s+(?P<name>(?:NVIDIA|Tesla|GeForce|Quadro)[^|]*?)\s+(?:On|Off|N/A)\s+\|"
-)
-_SMI_HEAD = re.compile(r"Driver Version: (?P<driver>[\d.]+)\s+CUDA Version: (?P<cuda>[\d.]+)")
-_DEVICE = re.compile(
-    r"Device (?P<n>\d+): (?P<name>[^,]+), (?:compute capability|gfx)|found device: (?P<metal>Apple \S.*)$|"
-    r"ggml_vulkan: (?P<v>\d+) = (?P<vulkan>.+?) \([^()|]+\) \|"
-)
 
 
 def facts_of(pairs: Iterable[tuple[str, str]], base: Facts | None = None) -> Facts:
@@ -43,10 +35,13 @@ def facts_of(pairs: Iterable[tuple[str, str]], base: Facts | None = None) -> Fac
         value = cells.plain(raw).translate(_WIDE).strip("\"'")
         _mentions(facts, key, value)
         prose = len(value) > 120 or _REMARK.sub("", value).count(" ") > 9
-        if cells.is_nothing(value) or value.lower() in ("not installed", "not set") or prose:
+        if cells.is_nothing(value) or value.lower() in _UNSET or prose:
             continue
         _take(facts, key, value)
     return facts
+
+
+_UNSET = ("not installed", "not set", "not configured", "not specified", "unset")
 
 
 def _engines_named(pairs: Iterable[tuple[str, str]]) -> set[str]:
@@ -154,7 +149,22 @@ def _version(text: str) -> str | None:
 
 
 _ANSWERS = ("generated tokens", "tokens generated")  # of one answer, where fields tell the load
-_VAGUE_LOADS = ("in", "out", "input", "output", "c", "n", "b", "prompt", "context", "ctx", "rate", "depth")
+_WINDOWS = ("context size", "context length", "context len", "ctx size")  # of the server
+_VAGUE_LOADS = (
+    *_WINDOWS,
+    "in",
+    "out",
+    "input",
+    "output",
+    "c",
+    "n",
+    "b",
+    "prompt",
+    "context",
+    "ctx",
+    "rate",
+    "depth",
+)
 _PLAIN_LOAD = re.compile(
     r"~?\d[\d,]*\s?k?(?: (?:tok(?:en)?s?|req(?:uest)?s?|users?|clients?|streams?|prompts))?"
 )
@@ -187,8 +197,11 @@ def _identity(facts: Facts, key: str, value: str) -> None:
     if key == "gpu_count":
         facts.gpu_count = facts.gpu_count or (int(cells.number(value) or 0) or None)
     elif key == "engine":
-        if value.count(" ") > _LONGEST_NAME and not names.engine_within(value):
-            return  # a sentence
+        if value.count(" ") > _LONGEST_NAME:
+            facts.engine = facts.engine or names.engine_within(value)  # a sentence
+            return
+        if _PROTOCOL.fullmatch(value):
+            return
         found = re.match(r"^(.+?)[\s=]+v?(\d+\.[\w.+-]*)$", value)
         facts.engine = facts.engine or names.engine(found[1].rstrip("=: ") if found else value)
         facts.engine_version = facts.engine_version or (found[2] if found else None)
@@ -200,6 +213,7 @@ def _identity(facts: Facts, key: str, value: str) -> None:
         setattr(facts, key, getattr(facts, key) or _short(facts, key, value))
 
 
+_PROTOCOL = re.compile(r"(?i)openai(?:[- ](?:compatible|compat|api|chat|http))*")  # no server's name
 _LONGEST_NAME = 3  # blanks in the name of a server that nobody knows, or of a quantization
 
 
@@ -217,6 +231,8 @@ def _short(facts: Facts, key: str, value: str) -> str | None:
         return _version(value)
     if key == "quantization" and value.count(" ") > _LONGEST_NAME:
         return None  # a sentence
+    if key == "quantization" and "/" in value and names.quantization(value):
+        return names.quantization(value)  # of the checkpoint that it names
     if key in ("gpu", "model"):
         bare = re.sub(r"\s*\((?![x×]\d)[^()]*\)\s*$", "", value)
         first = re.sub(r"\s*\(.*$", "", re.split(r"\s+[·+|—–@]\s+|,\s|;\s|\s+on\s+(?=\d)", bare)[0])
@@ -239,30 +255,6 @@ def pairs_in(lines: Iterable[str]) -> list[tuple[str, str]]:
     parts = (part for line in lines for part in _BESIDE.split(line))
     found = (_PAIR.match(part) for part in parts if len(part) < 240)
     return [(one["key"], one["value"]) for one in found if one]
-
-
-def machine_in(lines: Iterable[str], facts: Facts) -> Facts:
-    """Adds what an nvidia-smi block or llama.cpp's device list tells; a machine listed again is the same."""
-    listings: list[list[str]] = []
-    for line in lines:
-        head, row, device = _SMI_HEAD.search(line), _SMI_GPU.match(line), _DEVICE.search(line)
-        if head:
-            facts.driver, facts.cuda = facts.driver or head["driver"], facts.cuda or head["cuda"]
-        elif row or device:
-            first, name = _listed_device(row, device)
-            listings += [[]] if first or not listings else []
-            listings[-1].append(name)
-    if listings and facts.gpu is None:
-        facts.gpu, facts.gpu_count = listings[0][0], max(map(len, listings))
-    return facts
-
-
-def _listed_device(row: re.Match[str] | None, device: re.Match[str] | None) -> tuple[bool, str]:
-    """(whether a list begins with it, name) of one line of a machine's list of devices."""
-    if row is not None or device is None:
-        return bool(row and row["n"] == "0"), row["name"] if row else ""
-    name = device["name"] or device["metal"] or device["vulkan"]
-    return (device["n"] or device["v"] or "0") == "0", name.strip()
 
 
 def scalars(value: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -37,6 +37,8 @@ def lengths_in(text: str) -> dict[str, int]:
 
 def lengths_of_test(name: str) -> dict[str, int]:
     """Both lengths that a test's name holds as one of its words: "short-512x256-c8"."""
+    if re.match(r"(?i)(?:tile|block|grid|shape)\b|\w+ (?:tile|block|grid|shape)\b", name):
+        return {}
     words = [name, *name.split(" / "), *re.split(r"[\s_-]+", name)]
     return next((told for word in words if (told := lengths(word))), {}) or lengths_in(name)
 

@@ -23,6 +23,7 @@ from ingest.bench import (
     rate_cells,
     serving,
     variants,
+    wide_tables,
 )
 from ingest.bench.around import (
     FIGURES,
@@ -34,6 +35,7 @@ from ingest.bench.around import (
     holds_figures,
     label_of,
     measured,
+    said,
     short_caption,
     spoken_load,
     stated,
@@ -55,10 +57,12 @@ _FORESEEN = re.compile(r"(?i)\b(?:expected (?:\w+ )?results?|projected|hypotheti
 _UNMEASURED = re.compile(
     r"(?i)\b(?:performance expectations?|estimated (?:\w+ )?(?:performance|results|throughput|speeds?)"
     r"|(?:training|fine-?tuning) (?:throughput|speed|performance))\b"
+    r"|(?:^| / )(?:pre-?|fine-?)?(?:training|tuning)$"
 )
 _AIMS = re.compile(  # lists that ask for figures, or repeat those of other places
     r"(?i)\b(?:targets?|goals?|slos?|slas?|requirements?|thresholds?|baselines?|budgets?|summary|findings)\b"
 )
+_OF_EXPERTS = {"dispatch", "combine"}  # times of a layer's parts, not of requests
 _MOST_ROWS = 5000  # of one table in a page: what is longer is no write-up
 METRIC_WORDS = frozenset(labels("corners")["metric"])
 _FIELD_WORDS = frozenset(labels("corners")["field"])
@@ -72,6 +76,7 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
         or len(table.header) < 2
         or _FORESEEN.search(inner)
         or _UNMEASURED.search(table.heading)
+        or {words_of(cells.plain(label)) for label in table.header} >= _OF_EXPERTS
     ):
         return []
     table = measured(_with_units(paired.split(table)))
@@ -95,6 +100,8 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
         found = _by_columns(table, base, client)
     elif (rates := rate_cells.spread(table)) is not None:
         found = _by_rows(rates, base, client)
+    elif told is None and (laid := wide_tables.laid_out(table, said(table))) is not None:
+        found = _by_rows(laid, base, client)
     else:
         found = _one_metric(table, base, client)
     return [pair for pair in found if _holds(pair[1])]
@@ -191,13 +198,15 @@ def _full(record: Mapping[str, str], table: Table, serial: bool) -> dict[str, st
     if words_of(first) in _NUMBERED and name:
         told["test"] = record[name]
     elif named[0] is None and understand(first) is None and record[first] and not tested:
-        told["test"] = record[first]
+        told["test"] = f"{first} {record[first]}" if _OF_KERNEL.search(words_of(first)) else record[first]
     elif table.heading and not tested:
         told["test"] = table.heading[-100:]
-    loads = {} if serial or not _missing(record, "concurrency") else _load_of(record[first])
+    apart = serial or _OF_KERNEL.search(words_of(first)) or not _missing(record, "concurrency")
+    loads = {} if apart else _load_of(record[first])
     return told | loads | dict(record)
 
 
+_OF_KERNEL = re.compile(r"\b(?:tiles?|blocks?|grid|shapes?)\b")  # "128x128" of one is no pair of lengths
 _NUMBERED = ("date", "day", "time", "timestamp", "rank", "no", "")  # a first column that names no setup
 
 

@@ -18,6 +18,8 @@ ENGINE_VERSION = re.compile(
     r"(?P<engine>vllm|sglang|tensorrt llm|trt llm|trtllm|llama cpp|tgi|lmdeploy|ollama)(?: git)?(?: version)?"
 )
 VAGUE_ENGINE = re.compile(r"(?i)backend|stack|tool|library|runtime")
+_FLAG = re.compile(r"-([a-z]{1,3})")  # as the command line spells an option
+_FLAGS: dict[str, str] = labels("flags")
 _BOTH_LENGTHS = re.compile(
     r"(?:sequence length )?(?:input output|in out|isl osl|prompt gen|prompt output)"
     r"(?: len(?:gth)?s?| tokens)?"
@@ -27,6 +29,8 @@ _BOTH_LENGTHS = re.compile(
 @lru_cache(maxsize=4096)
 def place(label: str) -> tuple[str, str] | None:
     """("workload" | "identity" | "settings", key) of a label, or ``None``."""
+    if flag := _FLAG.fullmatch(label.strip()):
+        return ("settings", _FLAGS[flag[1]]) if flag[1] in _FLAGS else None
     words = re.sub(r"^[#%] ", "", words_of(label))
     words = re.sub(r"(?<=\w )in tokens?$", "tokens", words)
     for kind, patterns in _TABLES:

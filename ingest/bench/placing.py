@@ -68,10 +68,14 @@ def put_version(facts: Facts, engine: str, value: str) -> None:
         facts.engine_version = found[1]
 
 
+_LIBRARIES = ("flashinfer",)  # of kernels: they serve nothing
+
+
 def is_engine(raw: Any) -> bool:
     """Whether a cell is the name of a known server."""
     text = cells.plain(str(raw))
-    return names.known_engine(text) is not None or names.server_in(text) is not None
+    known = names.known_engine(text)
+    return (known is not None and known not in _LIBRARIES) or names.server_in(text) is not None
 
 
 def fits(key: str, raw: Any) -> bool:

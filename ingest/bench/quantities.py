@@ -54,7 +54,7 @@ _PER_GPU = re.compile(r"\b(?:per )?(?:gpu|gpus|device|chip|card|accelerator)\b")
 _LLAMA_BENCH = re.compile(r"^(?:[a-z]+ )?(pp|tg) \d{1,7}(?: t s| tok s| tokens s| d \d+)?$")
 _PER_WATT = re.compile(r"\b(?:per )?(?:w|watts?|joules?|k?wh)\b")
 _PER_USER = re.compile(
-    r"\b(?:per )?(?:user|users|request|req|stream|seq|sequence|slot|client|session|interactivity)\b"
+    r"\b(?:per )?(?:user|users|request|req|stream|seq|sequence|(?<!\d )slot|client|session|interactivity)\b"
 )
 _DERIVED_FROM = re.compile(r" (?:from|via|based on) (?:mean |avg |average |median )?(?:itl|tpot|ttft|e2e)$")
 _DERIVED = re.compile(

@@ -35,8 +35,10 @@ def relabelled(record: Mapping[str, Any]) -> dict[str, Any]:
     record = _whole_answer(record)
     names = {label: label for label in record if isinstance(label, str)}
     _over_runs(names)
+    _of_prompt(names)
     _rates(record, names)
     _speeds(record, names)
+    _times(names)
     _run(names)
     _tallies(record, names)
     _tokens(names)
@@ -46,6 +48,25 @@ def relabelled(record: Mapping[str, Any]) -> dict[str, Any]:
     return {
         label if names.get(label) in taken else names.get(label, label): raw for label, raw in record.items()
     }
+
+
+_TIME = re.compile(r"total time|total|elapsed(?: time)?")
+_LONGEST_START = 30  # seconds to the first token: what is more counts in another unit
+
+
+def _is_sum(record: Mapping[str, Any], label: str) -> bool:
+    """Whether a total without a unit is the time to the first token and that of the rest, in seconds."""
+    if not _TIME.fullmatch(words_of(label)):
+        return False
+    parts = {
+        one.name: cells.number(record[other])
+        for other in record
+        if isinstance(other, str) and (one := understand(other)) and not one.unit_stated
+    }
+    first, rest, whole = parts.get("ttft_ms_mean"), parts.get("decode_ms_mean"), cells.number(record[label])
+    if not first or not rest or not whole or first > _LONGEST_START:
+        return False
+    return abs(first + rest - whole) <= _NEAR * whole
 
 
 def _is_whole(label: str, raw: Any) -> bool:
@@ -66,6 +87,7 @@ def _whole_answer(record: Mapping[str, Any]) -> Mapping[str, Any]:
         for label in labels
         if (words_of(label) == "total seconds" and not rated)
         or (_is_whole(label, record[label]) and understand(label) is None)
+        or _is_sum(record, label)
     ]
     lone = any(name.startswith("ttft") for name in told) or any(
         _ANSWER.fullmatch(words_of(one)) for one in labels
@@ -79,6 +101,17 @@ def _whole_answer(record: Mapping[str, Any]) -> Mapping[str, Any]:
     ):
         return record
     return {f"latency {label}" if label == whole[0] else label: raw for label, raw in record.items()}
+
+
+def _of_prompt(names: dict[str, str]) -> None:
+    """A rate beside llama.cpp's prompt and batch alone ("n_prompt", "n_ubatch") is that of reading."""
+    told = {words_of(label) for label in names}
+    made = any(place(label) == ("workload", "output_len") for label in names)
+    if "n prompt" not in told or made or not told & {"n batch", "n ubatch"}:
+        return
+    for label in names:
+        if (found := understand(label)) is not None and found.name == "tok_s":
+            names[label] = "prompt tok/s"
 
 
 _OF_RUNS = re.compile(r"\b(?:p\d+|mean|avg) (?:median|mean|avg)$")
@@ -101,8 +134,25 @@ def _rates(record: Mapping[str, Any], names: dict[str, str]) -> None:
             (seconds and _is_near(answers / seconds, value)) or _makes_answers(record, names, value)
         )
         plain = is_plain_rate(label) and is_measured(record[label])
+        if value and _BARE_THROUGHPUT.fullmatch(words):
+            plain = plain or _is_offered(record, value)
         if ((words == "throughput" and counted) or plain) and _REQUEST_RATE not in names.values():
             names[label] = _REQUEST_RATE
+
+
+_BARE_THROUGHPUT = re.compile(r"(?:\w+ )?(?:raw |measured |achieved )?throughput")
+_SLACK = 0.15
+
+
+def _is_offered(record: Mapping[str, Any], value: float) -> bool:
+    """Whether a bare throughput is about the rate that clients asked for, beside how many met a limit."""
+    rates = [
+        cells.number(raw)
+        for label, raw in record.items()
+        if place(str(label)) == ("workload", "request_rate")
+    ]
+    good = any((told := understand(str(label))) and told.name == "goodput_request_s" for label in record)
+    return good and len(rates) == 1 and bool(rates[0]) and abs(value / (rates[0] or 1) - 1) < _SLACK
 
 
 def _makes_answers(record: Mapping[str, Any], names: dict[str, str], value: float) -> bool:
@@ -135,6 +185,20 @@ def _speeds(record: Mapping[str, Any], names: dict[str, str]) -> None:
         names[whole[0]] = "aggregate output token throughput (tok/s)"
     elif len(single) == 1 and any(one not in single and not _is_total(one) for one in rates):
         names[single[0]] = "output tok/s per user"
+
+
+_TIME_OF_ONE = re.compile(
+    r"(?:avg |average |mean )?(?:inference |response |request )?time (?:s|ms|sec|secs|seconds)"
+)
+
+
+def _times(names: dict[str, str]) -> None:
+    """The one time beside a rate of tokens is that of an answer."""
+    times = [label for label in names if _TIME_OF_ONE.fullmatch(words_of(label))]
+    told = [one.name for label in names if label not in times and (one := understand(label))]
+    rated = any(name in _TOKEN_RATES for name in told)
+    if len(times) == 1 and rated and not any("_ms" in name or name == "duration_s" for name in told):
+        names[times[0]] = f"latency {times[0]}"
 
 
 def _is_total(label: str) -> bool:

@@ -76,7 +76,9 @@ def _names_server(label: Any) -> bool:
     return isinstance(label, str) and (place(label) or ("",))[0] == "identity"
 
 
-_BARE = re.compile(r"(?P<stat>p\d+|mean|avg|average|median)(?: (?P<unit>ms|s|sec|seconds))?")
+_BARE = re.compile(
+    r"(?:summ(?:ary)? )?(?P<stat>p\d+|mean|avg|average|median)(?: (?P<unit>ms|s|sec|seconds))?"
+)
 _SHARE = re.compile(r"(?:error|success|failure|fail) rate")
 
 
@@ -160,7 +162,16 @@ def _place_cell(row: Row, label: str, raw: Any, units: Units, has_other_rates: b
 _PART = re.compile(r"(\d{1,7}) ?/ ?(\d{1,7})(?= *\(|$)")  # of how many requests
 _FAILURES = ("failed", "failures", "errors", "failed requests")
 _TOTALS = ("total requests", "requests")
-_SUCCESSES = ("success", "successes", "successful", "completed", "ok", "succeeded", "successful requests")
+_SUCCESSES = (
+    "success",
+    "successes",
+    "successful",
+    "completed",
+    "ok",
+    "succeeded",
+    "successful requests",
+    "ok scheduled",
+)
 _TALLIES = ("correct", "pass", "passed", "num correct", "num passed", "n correct")
 _ASKED = ("total", "n", "count", "questions", "num questions", "num samples", "samples", "num total", "of")
 
@@ -208,6 +219,7 @@ def _plain_rate(label: str) -> bool:
 
 _BARE_RATE = ("throughput", "tput", "mean throughput", "avg throughput", "average throughput")
 _ACCEPTED = re.compile(r"(?i)accept(?:ance)?$")
+_LEAST_REQUEST = 0.1  # milliseconds
 _MOST_SHARE = 1.5  # what is larger is no fraction, whatever was rounded
 
 
@@ -230,9 +242,12 @@ def _add_metric(row: Row, label: str, quantity: Quantity, cell: cells.Cell, unit
     if (
         name in ("accept_rate", "accuracy", "cache_hit_rate")
         and factor == 1.0
-        and _MOST_SHARE < cell.value <= 100
+        and (cell.rest.startswith("%") or _MOST_SHARE < cell.value <= 100)
     ):
         factor = 0.01  # a percentage without its sign
+    if quantity.loose and name.startswith("e2e") and 0 < cell.value * factor < _LEAST_REQUEST:
+        row.rest[label] = cell.value  # of a wire or a kernel
+        return
     if name == "power_w" and cell.value > 10_000:
         factor, quantity = 1e-3, replace(quantity, loose=True)  # milliwatts, as NVML counts them
     _split_rates(row, name, label)

@@ -6,11 +6,13 @@ Owns what makes a delimited file a table of results. Must not read GPU traces, w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ingest.bench import (
+    cells,
     file_names,
+    flattened,
     front,
     names,
     note_tables,
@@ -56,6 +58,8 @@ def _sniff(source: Source) -> float:
     placed = sum(place(label) is not None for label in header)
     if not results and _is_quality(header):
         return 0.55
+    if not results and _tells_servers(source, table):
+        return 0.32
     if len(header) < 3 or not results or _is_prose(header) or not serves_tokens(header):
         return 0.0
     several = results > 1 and placed > 1  # above plain text
@@ -66,6 +70,23 @@ def _table_in(head: str) -> tables.Table | None:
     """The first rows as a table, which may stand on its side: measures down, setups or statistics across."""
     rows = tables.delimited(head[:6000])
     return tables.Table(rows[0], 1, list(enumerate(rows[1:], 2))) if len(rows) > 2 else None
+
+
+_KNOWN: dict[str, Callable[[str], object]] = {"model": names.model, "engine": names.known_engine}
+_TABLE_NAMES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+
+
+def _tells_servers(source: Source, table: tables.Table | None) -> bool:
+    """Whether rows are runs of named models or servers, whatever they measure of them."""
+    if table is None or not source.name.lower().endswith(_TABLE_NAMES) or not serves_tokens(table.header):
+        return False
+    for at, label in enumerate(table.header):
+        named = [row[at] for _, row in table.rows[:5] if at < len(row) and row[at].strip()]
+        told = (place(label) or ("", ""))[1]
+        known = sum(_KNOWN[told](one) is not None for one in named) if told in _KNOWN else 0
+        if 2 * known > len(named):
+            return sum(cells.number(cell) is not None for cell in table.rows[0][1]) > 0
+    return False
 
 
 def _is_quality(header: Sequence[str]) -> bool:
@@ -87,7 +108,7 @@ def _read(source: Source) -> Reading:
     full = [(i, row) for i, row in rows if any(cell.strip() for cell in row)]
     if not full:
         raise Unreadable("the table is empty")
-    table = tables.Table(full[0][1], full[0][0], rows=full[1:])
+    table = flattened.unflattened(tables.Table(full[0][1], full[0][0], rows=full[1:]))
     reason = placeholders.reason(cell for _, row in table.rows[:50] for cell in row)
     if reason:
         raise Unreadable(reason)
@@ -108,6 +129,8 @@ def _read(source: Source) -> Reading:
     dropped = [
         Problem(line=line, what="no result in this row") for line, _ in records if line not in full_lines
     ]
+    if dropped and not kept and not results_in(table.header):
+        dropped = [Problem(line=table.line, what="no column names a known result: rows are counted only")]
     return benchmark(
         source,
         "bench_csv",

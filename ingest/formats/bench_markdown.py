@@ -15,6 +15,7 @@ from ingest.bench import (
     around,
     batched,
     cells,
+    devices,
     front,
     note_tables,
     placeholders,
@@ -42,6 +43,7 @@ _RULE = re.compile(r"^[ \t]*+(?:\|[ \t]*+)?:?-{2,}+:?[ \t]*+\|", re.MULTILINE)
 _TITLED = re.compile(r"\ufeff?\s*# [^\n]{3,200}\n\s*\n")
 _PROGRAMS = ("python", "py", "javascript", "js", "typescript", "ts", "go", "rust", "c", "cpp", "java")
 _SURE, _LIKELY = 0.85, 0.42  # that a block is output of a benchmark, where others stand and where none does
+_PLAIN_BLOCKS = ("", "text", "txt", "yaml")
 _PLAIN = ("", ".txt", ".text", ".out", ".rst")
 
 
@@ -138,8 +140,9 @@ def _points(table: Table, facts: Facts) -> list[tuple[Facts, Measurement]]:
 def _base(page: Page, launches: list[Launch]) -> Facts:
     """What holds for every result: fields of the page, field tables, and the only server it starts."""
     pairs = [*page.fields, *(pair for table in page.tables for pair in note_tables.field_pairs(table))]
+    pairs += devices.agreed(fence.text for fence in page.fences if fence.info.lower() in _PLAIN_BLOCKS)
     pairs = front.without_components(pairs, (heading for _, heading in page.headings))
-    facts = front.machine_in((line for fence in page.fences for line in fence.text.split("\n")), Facts())
+    facts = devices.machine_in((line for fence in page.fences for line in fence.text.split("\n")), Facts())
     facts = front.facts_of(pairs, facts)
     facts.load |= front.load_of(pairs)
     if len(launches) == 1:

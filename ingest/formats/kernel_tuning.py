@@ -14,9 +14,12 @@ from ingest.formats import Format, Unreadable
 from ingest.sources import Source
 from kb.model import LineCount, Reading
 
-_SHAPES = (  # of a matrix product, and of a layer of experts
+_SHAPES = (  # of a matrix product, a layer of experts, a linear layer; a list of kernels
     {"m", "n", "k"},
-    {"token", "model_dim", "inter_dim", "expert", "topk"},
+    {"token", "model_dim", "inter_dim"},
+    {"infeatures", "outfeatures"},
+    {"in_features", "out_features"},
+    {"knl_name", "co_name"},
 )
 
 
@@ -62,11 +65,11 @@ FORMATS = [
         kind="config",
         sniff=_sniff_tuning,
         read=_read_tuning,
-        version=2,
+        version=3,
         docs=(
-            "Shape and tuning tables of matrix products (`M,N,K,…`) and of fused layers of experts "
-            "(`token,model_dim,inter_dim,expert,topk,…`): rows are counted and the libraries and types "
-            "listed; they hold no serving result."
+            "Shape and tuning tables of matrix products (`M,N,K,…`), of linear layers and of fused layers "
+            "of experts (`token,model_dim,inter_dim,expert,topk,…`): rows are counted and the libraries and "
+            "types listed; they hold no serving result, whatever rate a layer reaches."
         ),
     ),
 ]

@@ -108,7 +108,9 @@ def _sniff_bare(head: str, *, started: bool) -> float:
         plain = all(re.match(r"^(?:export |set |cd |source |[A-Z_]+=|\$ )|.*\\$", line) for line in before)
         prompt = bool(
             re.match(
-                r"^(?:\$ |[\w./-]*(?:python3?|vllm|sglang|docker|podman|CUDA_VISIBLE)|[A-Z_]+=)", lines[0]
+                r"^(?:\$ |(?:ba|z)?sh -\w*c |"
+                r"[\w./-]*(?:python3?|vllm|sglang|docker|podman|CUDA_VISIBLE)|[A-Z_]+=)",
+                lines[0],
             )
         )
         return 0.75 if plain and prompt else 0.0
@@ -125,8 +127,24 @@ def launches(text: str) -> Iterator[Launch]:
     elif _DOCKERFILE.search(plain) and re.search(r"^FROM\s", plain, re.MULTILINE):
         yield from _of_dockerfile(plain)
         return
-    found = parse_shell(plain)  # a mention (pkill -f, --version) has neither model nor settings
+    found = parse_shell(
+        _without_ansi_quotes(plain)
+    )  # a mention (pkill -f, --version) has neither model nor settings
     yield from [one for one in found if one.model or one.settings] or found
+
+
+_ANSI_QUOTED = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "'": "'\"'\"'", "\\": "\\", '"': '"'}
+
+
+def _without_ansi_quotes(text: str) -> str:
+    """``$'…\\n…'``, as a shell prints a command of several lines, with its escapes undone."""
+
+    def plain(found: re.Match[str]) -> str:
+        told = re.sub(r"\\(.)", lambda one: _ESCAPES.get(one[1], one[0]), found[1], flags=re.DOTALL)
+        return f"'{told}'"
+
+    return _ANSI_QUOTED.sub(plain, text) if "$'" in text else text
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ingest.bench import batched, front, jsontext, tables
+from ingest.bench import batched, devices, jsontext, tables
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.sniffing import needing
 from ingest.formats import Format
@@ -32,7 +32,7 @@ def _read(source: Source) -> Reading:
     if jsontext.looks_like_json(source.head):
         return _read_json(source)
     lines = list(source.lines())
-    facts = front.machine_in((text for _, text in lines), Facts(engine="llama.cpp"))
+    facts = devices.machine_in((text for _, text in lines), Facts(engine="llama.cpp"))
     found = next((m[1] for _, text in lines if (m := _MAIN.search(text))), "")
     facts.settings |= settings_of(dict(re.findall(r"(\w+) = (-?\d+)", found)))
     points = [

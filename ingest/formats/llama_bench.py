@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from ingest.bench import batched, cells, front, jsontext, names, note_tables, placeholders, tables
+from ingest.bench import batched, cells, devices, front, jsontext, names, note_tables, placeholders, tables
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.pages import LARGEST, read_page
 from ingest.bench.sniffing import is_page, needing
@@ -78,7 +78,7 @@ def _sniff_md(source: Source) -> float:
 
 def _read_md(source: Source) -> Reading:
     lines = list(source.lines())
-    machine = front.machine_in((text for _, text in lines), Facts(engine="llama.cpp"))
+    machine = devices.machine_in((text for _, text in lines), Facts(engine="llama.cpp"))
     if title := _TITLE.match(source.head):
         machine = replace(front.titled(title["text"], machine), model=None)
     builds = [(number, found) for number, text in lines if (found := _BUILD.match(text.strip()))]
@@ -119,7 +119,7 @@ def _others(source: Source, machine: Facts) -> list[tuple[Facts, Measurement]]:
 
 def _relist(facts: Facts, above: Iterable[str]) -> None:
     """Of several runs in one log each lists the devices that it uses."""
-    listed = front.machine_in(above, Facts())
+    listed = devices.machine_in(above, Facts())
     if listed.gpu is not None:
         facts.gpu, facts.gpu_count = listed.gpu, listed.gpu_count
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from ingest.bench import file_names, front, jsontext, stanzas
-from ingest.bench.identity import benchmark, grouped
+from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.places import place
 from ingest.bench.quantities import RESULTS, understand
 from ingest.bench.rows import read_row
@@ -219,7 +220,8 @@ def _read(source: Source) -> Reading:
     facts = front.facts_of(front.pairs_in(line.lstrip("# ") for line in head), told.facts)
     facts.model = facts.model or _loaded(source.head)
     facts.load |= front.load_of(front.pairs_in(source.head.split("\n")[:200])) if runs else {}
-    rows = [(number, read_row(record, units, facts)) for number, record in records]
+    models = _announced(lines)
+    rows = [(number, read_row(record, units, _of_model(facts, models, number))) for number, record in records]
     used = len(taken) + sum(number not in taken for number, _ in rows)
     return benchmark(
         source,
@@ -228,6 +230,21 @@ def _read(source: Source) -> Reading:
         lines=LineCount(total=total, understood=used, unknown=total - used),
         extra=({"units": units.notes} if units.notes else {}) | told.as_extra(),
     )
+
+
+_ANNOUNCED = re.compile(r"^[\W_]*[Mm]odel(?: name| id)?\s*[:=]\s*(?P<name>[\w./:-]{3,100})\W*$")
+
+
+def _announced(lines: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Where a log that tests several models names each of them; empty where it names one."""
+    told = [(number, found["name"]) for number, text in lines if (found := _ANNOUNCED.match(text))]
+    return told if len({name for _, name in told}) > 1 else []
+
+
+def _of_model(facts: Facts, models: Iterable[tuple[int, str]], line: int) -> Facts:
+    """What is known of the server at a line: its model is the last one that was named before."""
+    named = [name for number, name in models if number < line]
+    return replace(facts, model=named[-1], quantization=None) if named else facts
 
 
 _MODEL = re.compile(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from ingest.bench import file_names, front, note_tables, placeholders, tables
+from ingest.bench import devices, file_names, front, note_tables, placeholders, tables
 from ingest.bench.aligned import aligned_tables
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.places import place
@@ -121,7 +121,7 @@ def _names(text: str) -> bool:
 def _read(source: Source) -> Reading:
     lines = [(number, text) for number, text in source.lines() if number <= _MOST_LINES]
     around = [_FRAME.sub("", text) for _, text in lines[:400]]
-    base = front.machine_in(around, file_names.hints(source.name).facts)
+    base = devices.machine_in(around, file_names.hints(source.name).facts)
     base = front.facts_of(front.pairs_in(around), base)
     found = _tables(lines)
     pairs: list[tuple[Facts, Measurement]] = []

@@ -338,6 +338,9 @@ GRAMMAR = Grammar(
 USAGE = re.compile(r"^(?:vllm(?: [a-z]+)?|api_server\.py): error: ", re.MULTILINE)
 
 
+_LIKELY = 0.5  # by words that any text about it holds
+
+
 def sniff(source: Source) -> float:
     """By its banner, its prefix, or its statistics line."""
     head = source.head
@@ -370,6 +373,8 @@ def sniff(source: Source) -> float:
     )
     if USAGE.search(head):
         return 0.97
+    if not prefixed and found <= _LIKELY and "No module named 'vllm'" in head:
+        return 0.0  # of a machine that has none
     return max(found, 0.8) if prefixed else found
 
 

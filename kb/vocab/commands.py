@@ -19,6 +19,7 @@ from kb.vocab import options
 from kb.vocab.dialects import canonical_dest, dialect, store
 from kb.vocab.options import Catalog, Option, normal_flag
 from kb.vocab.starts import (
+    SHELLS,
     assignments,
     expand,
     exports,
@@ -159,7 +160,7 @@ class _Reader:
             named = self.arguments.pop(0)
         for key in keys:
             self.settings.pop(key, None)
-        return named
+        return None if named in SHELLS else named
 
     def _read_flag(self, word: str, rest: list[str]) -> None:
         flag, equals, attached = word.partition("=")

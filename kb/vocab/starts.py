@@ -28,7 +28,7 @@ _SHELL_PARTS = (  # compiled on first use: only shell text needs it
     r"""|&>>?[ \t]*\S+|<[ \t]*[^\s<;|&]+))|(?P<end>\r?\n|\x00)"""
 )
 _ENV_FLAGS = ("-e", "--env")
-_SHELLS = ("bash", "sh", "zsh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash")
+SHELLS = ("bash", "sh", "zsh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash")
 _MODULES = {
     "sglang.launch_server": "sglang",
     "sglang.srt.entrypoints.http_server": "sglang",
@@ -65,7 +65,7 @@ class Start(NamedTuple):
 def unwrap_shell(words: list[str]) -> list[str]:
     """The inner command of ``bash -c '…'``; the words before it stay, for their assignments."""
     for at, word in enumerate(words[:-1]):
-        if word in _SHELLS and re.fullmatch(r"-\w*c", words[at + 1]) and at + 2 < len(words):
+        if word in SHELLS and re.fullmatch(r"-\w*c", words[at + 1]) and at + 2 < len(words):
             inner = split_commands(words[at + 2])
             servers = [one for one in inner if find_engine(one).engine]
             return words[:at] + (servers or inner or [[]])[-1]
