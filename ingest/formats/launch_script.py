@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 
 from ingest.formats import Format, Unreadable
@@ -41,13 +42,17 @@ _LOG_LINE = re.compile(
     re.MULTILINE,
 )
 _OTHER_SCRIPT = re.compile(r"^(?:(?:ba|z)?sh|\.|source|nohup (?:ba)?sh) +\S+\.sh\b.*$")
+_PROMPT = re.compile(
+    r"^(?:\$ |\+ |(?:sudo|nohup|exec|env|time|uv|srun|numactl)\s|(?:[\w./-]*/)?(?:ba|z)?sh +-\w*c\s"
+    r"|[\w./-]*(?:python3?|vllm|sglang|docker|podman|CUDA_VISIBLE|llama-server|trtllm-serve|lmdeploy)|[A-Z_]+=)"
+)
 _WORDS = ("vllm", "sglang", "trtllm-serve", "llama-server", "text-generation-launcher", "lmdeploy", ".sh")
 _NAMES = (".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".service", ".dockerfile", ".cmd")
 
 
 def sniff(source: Source) -> float:
     """A server's start in a text that is a script by its first line, its name, or its brevity."""
-    head, name = source.head, source.name.lower()
+    head, name = _spoken(source.head), source.name.lower()
     if not any(word in head for word in (*_WORDS, "tensorrt-llm")) or _LOG_LINE.search(head):
         return 0.0
     started = bool(_START.search(head)) or _runs_an_image(source)
@@ -106,20 +111,14 @@ def _sniff_bare(head: str, *, started: bool) -> float:
         at = next((number for number, line in enumerate(lines) if _START.search(line)), 0)
         before = lines[:at]
         plain = all(re.match(r"^(?:export |set |cd |source |[A-Z_]+=|\$ )|.*\\$", line) for line in before)
-        prompt = bool(
-            re.match(
-                r"^(?:\$ |(?:ba|z)?sh -\w*c |"
-                r"[\w./-]*(?:python3?|vllm|sglang|docker|podman|CUDA_VISIBLE)|[A-Z_]+=)",
-                lines[0],
-            )
-        )
-        return 0.75 if plain and prompt else 0.0
+        return 0.78 if plain and _PROMPT.match(lines[0]) else 0.0
     return 0.4 if len(lines) <= 2 and _OTHER_SCRIPT.match(lines[0]) else 0.0
 
 
 def launches(text: str) -> Iterator[Launch]:
     """Every server start in a script, Dockerfile or unit, in order, with its line."""
-    plain = re.sub(r"^[ \t]*\$ ", "", text[:_LARGEST].replace("\r\n", "\n"), flags=re.MULTILINE)
+    plain = _spoken(text[:_LARGEST].replace("\r\n", "\n"))
+    plain = re.sub(r"^[ \t]*[$+] ", "", plain, flags=re.MULTILINE)
     if quoted := _QUOTED.match(plain):  # as printf %q writes a whole command
         plain = re.sub(r"\\(.)", lambda one: _ESCAPES.get(one[1], one[1]), quoted[1])
     if _UNIT.search(plain):
@@ -131,6 +130,11 @@ def launches(text: str) -> Iterator[Launch]:
         _without_ansi_quotes(plain)
     )  # a mention (pkill -f, --version) has neither model nor settings
     yield from [one for one in found if one.model or one.settings] or found
+
+
+def _spoken(text: str) -> str:
+    """A command that was saved as a JSON list of its words, as shell; any other text as it is."""
+    return shlex.join(_words(text.strip())) if re.match(r"\s*\[\s*\"", text[:200]) else text
 
 
 _ANSI_QUOTED = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)

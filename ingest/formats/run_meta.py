@@ -61,7 +61,8 @@ def sniff(source: Source) -> float:
         return 0.0
     keys = {key.lower() for key in _ANY_KEY.findall(head)}
     kinds = {kind for key in keys if (kind := kind_of(key))}
-    kinds |= {"engine"} if any(map(_engine_of, keys)) else set()
+    libraries = [key for key in keys if canonical_engine(key) in ENGINES] if "dependencies" in kinds else []
+    kinds |= {"engine"} if libraries or any(map(_engine_of, keys)) else set()
     named = bool(_NAMED.search(source.name.lower())) and (
         {"engine", "model"} <= kinds or {"engine", "dependencies"} <= kinds
     )
@@ -71,7 +72,7 @@ def sniff(source: Source) -> float:
 
 def _engine_of(key: str) -> str | None:
     """The engine that a key of a version names ("vllm_version")."""
-    named = re.fullmatch(r"(\w+?)_version(?:_reported)?", key)
+    named = re.fullmatch(r"(\w+?)_(?:version(?:_reported)?|(?:git_)?(?:commit|sha|build|tag))", key)
     engine = canonical_engine(named[1]) if named else None
     return engine if engine in ENGINES else None
 
@@ -83,7 +84,8 @@ def _names_card(head: str) -> bool:
 
 
 def _sureness(keys: set[str], kinds: set[str]) -> float:
-    if len(kinds) < 3 or not kinds & {"command", "settings", "version", "image"}:
+    described = {"engine", "dependencies"} <= kinds and kinds & {"gpu", "driver"}
+    if len(kinds) < 3 or not (described or kinds & {"command", "settings", "version", "image"}):
         return 0.0
     if "model" not in kinds and "engine" not in kinds and "command" not in kinds:
         return 0.0
@@ -132,7 +134,7 @@ def kind_of(key: str) -> str | None:
     found = _kinds().get(word)
     if found:
         return found
-    if _engine_of(word):
+    if _engine_of(word) and "version" in word:
         return "version"
     image = re.fullmatch(r"(\w+?)_image", word)
     if image and canonical_engine(image[1]) in ENGINES:
@@ -155,6 +157,7 @@ class _Meta:
         self.raw = raw
         self.versions: dict[str, str] = {}
         self.options: dict[str, Any] = {}
+        self.widths: dict[str, int] = {}
         self._collect(raw, 0)
 
     def experiment(self) -> Experiment:
@@ -192,7 +195,7 @@ class _Meta:
                 found[kind] = time
         benches = self._first("benches")
         if isinstance(benches, list):
-            found["benches"] = [_bench(one) for one in benches if isinstance(one, dict)]
+            found["benches"] = [meta_values.client_of(one) for one in benches if isinstance(one, dict)]
         return found
 
     def rest(self) -> dict[str, Any]:
@@ -213,6 +216,12 @@ class _Meta:
                 self.versions.setdefault(library[1].replace("_", "-"), value.split()[0])
             if kind is None and isinstance(value, str | int | float) and is_option(str(key)):
                 self.options[str(key)] = value
+            elif str(key).lower() in _WIDTHS and isinstance(value, int):
+                self.widths[str(key).lower()] = value
+            elif kind is None and _is_release(str(key), value):
+                self.found.setdefault("version", []).append((f"{key}_version", value))
+            elif str(key) == "count" and any(kind_of(str(one)) == "gpu" for one in raw):
+                self.found.setdefault("count", []).append((str(key), value))
             if kind:
                 self.found.setdefault(kind, []).append((str(key), value))
             if isinstance(value, dict) and depth < 3 and not _is_closed(kind, value, str(key)):
@@ -260,6 +269,9 @@ class _Meta:
 
     def _engine(self, launch: Launch) -> tuple[str | None, str | None]:
         engine, version = launch.engine, launch.version
+        for value in self._values("engine"):
+            if isinstance(value, dict) and (named := canonical_engine(str(value.get("name")))) in ENGINES:
+                engine, version = engine or named, version or plain_version(str(value.get("version") or ""))
         for key, value in self.found.get("version", ()):
             named = canonical_engine(key.split("_version")[0].replace("engine", ""))
             if isinstance(value, str) and (named or not version):
@@ -272,6 +284,7 @@ class _Meta:
                 engine, version = engine or named, version or (tag if named else None)
         if engine is None:
             engine, version = self._among_libraries()
+        engine = engine or next((found for key in self.raw if (found := _engine_of(str(key).lower()))), None)
         version = version or (plain_version(self._text("version")) if engine else None)
         return engine, version or self._packaged(engine)
 
@@ -299,7 +312,7 @@ class _Meta:
 
     def _settings(self, engine: str | None) -> dict[str, Any]:
         options = {key: value for key, value in self.options.items() if is_option(key, engine)}
-        found: dict[str, Any] = canonical_settings(engine, options)
+        found: dict[str, Any] = canonical_settings(engine, self.widths | options)
         for _, value in self.found.get("settings", ()):
             if isinstance(value, dict):
                 found |= self._of_mapping(value, engine)
@@ -344,6 +357,15 @@ class _Meta:
         return None
 
 
+_WIDTHS = ("tp", "pp", "dp", "ep")
+
+
+def _is_release(key: str, value: Any) -> bool:
+    """Whether a member is an engine's name with its release ("vllm": "0.22.0")."""
+    named = isinstance(value, str) and canonical_engine(key) in ENGINES
+    return named and re.match(r"v?\d+\.\d|b\d{4}", value) is not None
+
+
 _PARTS = ("cpu", "processor", "os", "operating_system", "disk", "storage", "motherboard", "numa")
 
 
@@ -357,21 +379,6 @@ def _is_closed(kind: str | None, value: Mapping[str, Any], key: str = "") -> boo
         or key.lower() in _PARTS
         or (kind == "environment" and any(map(str.isupper, map(str, value))))
     )
-
-
-def _bench(one: Mapping[str, Any]) -> dict[str, Any]:
-    names = {
-        "stdout": ("stdout", "log", "output", "file"),
-        "rc": ("rc", "exit_code", "returncode"),
-        "start": ("start", "started", "start_time"),
-        "end": ("end", "ended", "end_time"),
-        "command": ("command", "cmd", "argv"),
-    }
-    found = {
-        name: next((one[key] for key in keys if one.get(key) is not None), None)
-        for name, keys in names.items()
-    }
-    return {name: value for name, value in found.items() if value is not None}
 
 
 FORMAT = Format(
