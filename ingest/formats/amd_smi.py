@@ -57,8 +57,8 @@ _METRICS: Mapping[str, tuple[str, ...]] = {
     "memory_clock_mhz": ("clock/mem_0/clk", "clock/mem/clk"),
 }
 _MONITOR_COLUMNS = {
-    "POWER": "power_w", "PWR": "power_w", "GPU_T": "temperature_c", "GPU_TEMP": "temperature_c",
-    "MEM_T": "memory_temperature_c",
+    "POWER": "power_w", "PWR": "power_w", "PWR_CAP": "power_limit_w",
+    "GPU_T": "temperature_c", "GPU_TEMP": "temperature_c", "MEM_T": "memory_temperature_c",
     "MEM_TEMP": "memory_temperature_c", "GFX_CLK": "sm_clock_mhz", "GFX_CLOCK": "sm_clock_mhz",
     "GFX%": "utilization_pct",
     "GFX_UTIL": "utilization_pct", "MEM%": "memory_utilization_pct", "MEM_UTIL": "memory_utilization_pct",
@@ -152,10 +152,11 @@ def read_monitor(source: Source) -> Reading:
         str(source.path),
         "amd_smi_monitor",
         found,
-        hardware_of(found, driver=reader.facts.get("driver"), cuda=reader.facts.get("rocm")),
+        hardware_of(found, driver=reader.facts.get("driver")),
         tool="amd-smi",
         tool_version=reader.facts.get("tool"),
         lines=line_count(reader.lines),
+        extra={"rocm": rocm} if (rocm := known(reader.facts.get("rocm"))) else {},
     )
 
 

@@ -17,7 +17,7 @@ from ingest.sources import Source
 from ingest.traces import line_count, trace_reading
 from kb.model import Problem, Reading
 
-_LINE = re.compile(r"^\[(\w{3} \d\d \d{4} \d\d:\d\d:\d\d)\] \[(\w+)\] \[tid (\d+)\] ?(.*)$")
+_LINE = re.compile(r"^\[(\w{3} \d{1,2} \d{4} \d\d:\d\d:\d\d)\] \[(\w+)\] \[tid (\d+)\] ?(.*)$")
 _VERSION = re.compile(r"(?i)fabric manager version is\s*:?\s*([\d.]+)")
 _GPUS = re.compile(r"Number of GPUs:\s*(\d+)")
 # The same service as the journal tells of it: when, then what it or its supervisor says.

@@ -23,6 +23,7 @@ MAX_EVENTS = 1000
 _SURE = (
     "NVRM: ",
     "amdgpu_job_timedout",
+    ": GPU HANG: ecode ",
     "Out of memory: Killed process",
     "oom-kill:constraint",
     "Memory cgroup out of memory:",
@@ -37,12 +38,13 @@ _DRIVER = re.compile(
 )
 _BOOT = re.compile(r"^(?:\[ +0\.0+\] |.{0,80}\bkernel: )(?:Linux version \d|Command line: )", re.MULTILINE)
 _FAULT = re.compile(
+    r"(?:i915|xe) .*?GPU HANG|"
     r"amdgpu.*?(?:GPU reset|ring [\w.]+ timeout|VM_L2_PROTECTION_FAULT|page fault|MES failed to respond)"
 )
 _AMD_LINE = re.compile(
     r"^(?:\[[^\]\n]{4,40}\] |.{0,60}? kernel: )?amdgpu [\da-f]{4}:[\da-f]{2}:[\da-f]{2}\.\d: ", re.MULTILINE
 )
-_RECOVERED = re.compile(r"amdgpu.*?(?:reset succeeded|recovered through reset)")
+_RECOVERED = re.compile(r"amdgpu.*?(?:reset(?:\(\d+\))? succeeded|recovered through reset)")
 # A message of the driver that it breaks into lines: which card, then what is wrong with it.
 _NAMED = re.compile(r"NVRM: The NVIDIA GPU (?P<pci>[\da-fA-F:.]+)")
 _OFF_BUS = re.compile(r"NVRM:\s+(?:GPU has )?fallen off the bus")
@@ -63,6 +65,7 @@ _DMESG_TIME = re.compile(r"^\[(?P<time>\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})
 _HOST = re.compile(
     r"^(?:(?P<time>[^\W\d_]{3,5}\.? [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S{8,24}) )?[\w.-]{1,80} kernel: "
 )
+_WORDS = ("NVRM", "Killed process", "amdgpu", "GPU HANG")
 _NEAR = 4
 _NO_TROUBLE = ("driver", "gpu-recovered")
 _UNKNOWN = {"driver-failed": "The driver could not start the GPU.", "oom-killed": "Killed for memory."}
@@ -72,7 +75,7 @@ def events(source: Source) -> Iterator[dict[str, Any]]:
     """Faults and kills with line, time and text."""
     named, at, when = "", -_NEAR, None
     for number, text, stamp in source.stamped_lines():
-        if "NVRM" not in text and "Killed process" not in text and "amdgpu" not in text:
+        if not any(word in text for word in _WORDS):
             continue
         before = _DMESG_TIME.match(text) or _HOST.match(text)
         line = split(number, text[before.end() :] if before else text, (before and before["time"]) or stamp)
@@ -161,5 +164,5 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     docs="Kernel logs (dmesg, journalctl -k): Xid faults, lost GPUs, amdgpu's timeouts, page faults and "
-    "resets, processes killed for memory.",
+    "resets, hangs of Intel GPUs, processes killed for memory.",
 )

@@ -77,6 +77,8 @@ def read_pmon(source: Source) -> Reading:
         raise Unreadable("no pmon header line was found")
     names, reader = _names(header), _Processes()
     for number, line in source.lines():
+        if again := _header(line):
+            names = _names(again)  # a command with other columns
         if line.strip():
             reader.take(number, line, names, "," in header)
     return trace_reading(

@@ -25,7 +25,7 @@ _VERSIONS = re.compile(
     r"NVIDIA-SMI\s+(?P<tool>\S+).*?(?:(?:Driver|KMD) Version:\s*(?P<driver>\S+))"
     r"(?:.*?CUDA(?: UMD)? Version:\s*(?P<cuda>\S+))?"
 )
-_DATE = re.compile(r"^\s*([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\s*$")
+_DATE = re.compile(r"^[\s>]*([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\s*$")
 _NAMED = re.compile(
     r"^\|\s+(?P<index>\d{1,4})\s+(?P<name>\S.*?)\s+(?P<mode>On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*\|"
     r"\s*(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)"

@@ -47,14 +47,26 @@ _NAMES = (
     "device name",
     "card model",
 )
+_ACTIVITY = {
+    "average_gfx_activity (%)": "utilization_pct",
+    "average_umc_activity (%)": "memory_utilization_pct",
+}
 _FIRST = {
-    "temperature_c": ("temperature (sensor edge) (c)", "temperature (sensor junction) (c)", "temperature"),
+    "temperature_c": (
+        "temperature (sensor edge) (c)",
+        "temperature (sensor junction) (c)",
+        "temperature",
+        "temperature_edge (c)",
+        "temperature_hotspot (c)",
+    ),
     "power_w": (
         "average graphics package power (w)",
         "current socket graphics package power (w)",
         "current graphics package power (w)",
         "graphics package power (w)",
         "average graphics package power",
+        "average_socket_power (w)",
+        "current_socket_power (w)",
     ),
 }
 
@@ -209,6 +221,8 @@ def _add(cards: Cards, index: int, card: Mapping[str, Any]) -> None:
         if clock:
             role = "memory_clock_mhz" if key[:1] == "m" or "memory" in key else "sm_clock_mhz"
             sample.setdefault(role, float(clock[1]))
+        elif key in _ACTIVITY:
+            sample.setdefault(_ACTIVITY[key], to_number(str(value), _ACTIVITY[key]))
         elif column.is_metric and column.role not in _FIRST and "vis_vram" not in key:
             sample.setdefault(column.role, to_number(str(value), column.role, column.factor))
     for role, keys in _FIRST.items():
