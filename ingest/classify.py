@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ingest.endings import died, without_error
+from ingest.endings import FRONT, died, without_error
 from ingest.frame_stages import later
 from ingest.server_start import Start, Verdict, clip
 from ingest.tracebacks import VAGUE, Finding
@@ -109,7 +109,15 @@ def _is_fatal(start: Start, chain: _Chain) -> bool:
             and not start.scan.progress_after(until, start.last)
             and _near(start, cause, until)
         )
-    return not _process_went_on(start, cause)
+    return not _process_went_on(start, cause) and not _is_of_a_request(start, cause)
+
+
+def _is_of_a_request(start: Start, cause: Finding) -> bool:
+    """Whether a server's own process logged an error of no known class, and was then stopped in order."""
+    stopped = start.line_of("stopped")
+    in_order = stopped is not None and stopped > cause.line and _death(start) is None
+    known = cause.match is not None and cause.match.symptom.kind == "cause"
+    return in_order and not known and cause.is_exception and bool(FRONT.match(cause.process))
 
 
 def _near(start: Start, cause: Finding, death: int) -> bool:
@@ -203,7 +211,7 @@ def _is_refused_argument(cause: Finding, reached: Stage | None) -> bool:
 def _failed(
     start: Start, cause: Finding, echoes: tuple[Finding, ...], warnings: tuple[Warning, ...]
 ) -> Verdict:
-    reached = start.stage_at(cause.line) if start.has_begun or _is_refusal(cause) else None
+    reached = start.stage_at(cause.line) if start.has_begun(cause.line) or _is_refusal(cause) else None
     if reached in (None, "args", "init"):
         reached = later(reached, cause.stage)  # a pasted error often has no log before it
     number, text = cause.matched or (cause.line, cause.text)

@@ -18,7 +18,7 @@ from kb.symptoms import table
 _WAITING = re.compile(r"(?i)\bwait(?:ing|s)? for\b")
 _PATIENCE_S = 600.0  # past loading, no step of a healthy start takes longer without a word of its own
 _QUOTED = re.compile(r'[}\]],?$|"\w[\w ]*": ')  # the end of a document in JSON that quotes lines of a log
-_FRONT = re.compile(r"(?i)api_?server")
+FRONT = re.compile(r"(?i)api_?server")
 _MANY = 60  # said every ten seconds or so
 _SOME_YEAR = datetime(2000, 12, 31, tzinfo=UTC)  # where logs print none: only differences count
 _YEAR = re.compile(r"\d{4}-(?=\d\d-\d\d)")
@@ -31,8 +31,8 @@ _OWN_END = re.compile(
 
 def died(start: Start, death: Finding, warnings: tuple[Warning, ...]) -> Verdict:
     """A process of the engine is gone, and no error says why."""
-    stage = start.stage_at(death.line) if start.has_begun else death.stage
-    if _OWN_END.search(death.text) or not start.has_begun:
+    stage = start.stage_at(death.line) if start.has_begun(death.line) else death.stage
+    if _OWN_END.search(death.text) or not start.has_begun(start.last):
         cause = "The engine's process ended by itself, with an error that this log does not show."
         failure = Failure(signature="engine-dead", text=clip(death.text), line=death.line, cause=cause)
         outcome = Outcome(stage=stage, effect="crash", blame="unknown", failure=failure, warnings=warnings)
@@ -69,7 +69,7 @@ def _left(start: Start, death: Finding, peer: Finding, warnings: tuple[Warning, 
     symptom = table().named("peer-failed")
     cause = symptom.meaning if symptom else ""
     failure = Failure(signature="peer-failed", text=clip(peer.text), line=peer.line, cause=cause)
-    stage = start.stage_at(peer.line) if start.has_begun else None
+    stage = start.stage_at(peer.line) if start.has_begun(peer.line) else None
     outcome = Outcome(stage=stage, effect="crash", blame="unknown", failure=failure, warnings=warnings)
     return Verdict(outcome, (death,), peer.process, symptom.advice if symptom else None)
 
@@ -109,6 +109,8 @@ def _short_of_ready(start: Start, stage: Stage | None, warnings: tuple[Warning, 
         what = f"The process went down at stage {stage} without any error: it was ended from outside."
         return _ended(start, "killed", "killed", what, warnings)
     what = f"The log ends at stage {stage} without any error: killed from outside, cut off, or still running."
+    if start.last < start.scan.total:
+        what = f"It had got to stage {stage}, without any error, when the log's next start began."
     return _ended(start, "unknown", "log-ends", what, warnings)
 
 
@@ -117,7 +119,7 @@ def _broken_off(start: Start, warnings: tuple[Warning, ...]) -> Verdict | None:
     cut = next((one for one in start.findings if one.is_cut and one.line >= start.last - 2), None)
     if cut is None or (start.stage_at(start.last + 1) in ("ready", "serve") and not _is_of_engine(cut)):
         return None
-    stage = (start.stage_at(cut.line) if start.has_begun else None) or cut.stage
+    stage = (start.stage_at(cut.line) if start.has_begun(cut.line) else None) or cut.stage
     cause = "An exception was raised; the log breaks off inside its traceback, before it is named."
     failure = Failure(signature="unknown", text=clip(cut.text), line=cut.line, cause=cause)
     return Verdict(
@@ -128,7 +130,7 @@ def _broken_off(start: Start, warnings: tuple[Warning, ...]) -> Verdict | None:
 
 def _is_of_engine(cut: Finding) -> bool:
     """Whether what raised is a process of the engine: a server's own survives what one request raises."""
-    return bool(cut.process) and not _FRONT.match(cut.process)
+    return bool(cut.process) and not FRONT.match(cut.process)
 
 
 def _went_down(start: Start) -> bool:

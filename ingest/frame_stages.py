@@ -44,6 +44,7 @@ _FUNCTIONS: dict[Stage, tuple[str, ...]] = {
         "profile_run",
         "init_attention_backend",
         "kernel_warmup",
+        "Warmup",
     ),
     "capture": (
         "capture_model",
@@ -53,9 +54,13 @@ _FUNCTIONS: dict[Stage, tuple[str, ...]] = {
         "_capture_cudagraphs",
     ),
     "serve": (
+        "Prefill",  # of TGI's shards, by their requests' names
+        "Decode",
         "output_handler",
         "run_busy_loop",
         "run_engine_loop",
+        "run_event_loop",
+        "dispatch_event_loop",
         "event_loop_normal",
         "event_loop_overlap",
         "event_loop_normal_disagg_prefill",

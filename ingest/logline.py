@@ -84,7 +84,7 @@ _GLOG = re.compile(r"([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{1,9} {1,8}\d{1,10} [\w./-]
 _UVICORN = re.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):\s{1,9}")
 _RUST = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z?)\s{1,3}(?P<level>TRACE|DEBUG|INFO|WARN|ERROR)\s"
-    r"(?:(?P<process>[a-z][\w-]{0,40}): )?(?=[\w:]{1,80}: )"
+    r"(?:(?P<process>[a-z][\w-]{0,40}): |[a-z][\w-]{0,40}\{.{0,4000}?\}: )?(?=[\w:]{1,80}: )"
 )
 _PYTHON = re.compile(
     rf"(?P<time>\d{{4}}-\d\d-\d\d[ T]{_CLOCK})(?: - [\w.]{{1,60}}| \[[\w.]{{1,60}}\])?(?: -)? {{1,2}}"

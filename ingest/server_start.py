@@ -27,11 +27,12 @@ class Start:
     scan: Scan
     ending: Line | None = None
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether the log shows a server's beginning or any of its steps."""
-        served = self.scan.progress_after(self.first - 1, self.last)
-        return served or any(one.kind in ("start", "stage", "ready") for one in self.events)
+    def has_begun(self, line: int) -> bool:
+        """Whether a server's beginning or any of its steps stands in the log up to a line."""
+        served = self.scan.progress_after(self.first - 1, line)
+        return served or any(
+            one.kind in ("start", "stage", "ready") and one.line <= line for one in self.events
+        )
 
     def line_of(self, kind: str) -> int | None:
         """The first line with an event of this kind."""

@@ -60,6 +60,7 @@ COMMON_RULES: tuple[Rule, ...] = (
         r"(?:, (?P<driver>\d{3}\.\d{1,3}(?:\.\d{1,3})?))?\s*$",
         lambda m: {"gpu": m["gpu"], "driver": m["driver"], "memory_gib": round(int(m["mib"]) / 1024, 2)},
     ),
+    rule("GPU", "facts", r"^\W{0,4}GPU(?: [Nn]ame)?: (?P<gpu>NVIDIA [\w .-]{2,50}?)\s*$"),
     rule("(UUID: GPU-", "facts", r"^\W*GPU \d+: (?P<gpu>[\w .()-]{3,80}?) \(UUID: GPU-"),
     rule("aiting for ", "waiting", r"[Ww]aiting for .{1,80} to (?:start|be ready|join)"),
     rule("KeyboardInterrupt", "stopped", r"^KeyboardInterrupt\b"),

@@ -21,7 +21,10 @@ _PROGRAM = {
     "tensorrt-llm": r"trtllm-serve",
 }
 # A prompt ends in a sign of its own; assignments and a container's start may stand before the program.
-_PROMPT = re.compile(r"^(?:[^\s#$%>][^#$%>\n]{0,160})?[#$%>] |^\++ |^(?:[Cc]ommand|[Cc]md|CMD|Running): ?")
+_PROMPT = re.compile(
+    r"^(?:[^\s#$%>][^#$%>\n]{0,160})?[#$%>] |^\++ |^(?:[Cc]ommand|[Cc]md|CMD|Running): ?"
+    r"|^\w{2,8}: (?:segmentation fault|abort|illegal hardware instruction|killed) +(?:\(core dumped\) +)?"
+)
 _BEFORE = r"^(?:(?:env|exec|nohup|sudo|time|numactl|[A-Za-z_]\w*=\S*|-\S+) +)*(?:\S*[/\\])?"
 _CONTAINER = re.compile(r"^(?:sudo +)?(?:docker|podman|nerdctl) run ")
 

@@ -225,7 +225,7 @@ class Tracebacks:
             del self._open[key]
             return False
         if self._is_body(block, text):
-            block.last = (line.number, text) if text.strip() else block.last
+            block.last = (line.number, text) if text.strip(" \t^~|") else block.last
             if found := _FRAME.match(text):
                 block.frame = f"{found['file']}:{found['line']} in {found['function']}"
                 block.stage = later(block.stage, stage_of(found["function"]))

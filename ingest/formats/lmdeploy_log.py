@@ -89,7 +89,8 @@ RULES = (
     rule(
         "lmdeploy",
         "facts",
-        r"lmdeploy(?: serve api_server| chat|\.serve\.openai\.api_server)\s+(?P<model>[^\s\[\\-]\S*)",
+        r"lmdeploy(?: serve api_server| chat|\.serve\.openai\.api_server)"
+        r"(?:\s+--[\w-]+(?:=\S+|\s+[^\s/-][^\s/]*)?)*\s+(?P<model>[^\s\[\\-]\S*)",
     ),
     rule("--model-format", "facts", r"lmdeploy .*--model-format[ =](?P<quantization>awq|gptq|fp8|mxfp4)\b"),
     rule(

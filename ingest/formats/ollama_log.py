@@ -7,9 +7,10 @@ ended.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from ingest.assemble import read_log
-from ingest.events import Bulk, Grammar, Values, rule, step
+from ingest.events import Bulk, Grammar, Rule, Values, rule, step
 from ingest.formats import Format
 from ingest.formats.llama_server_log import RULES as RUNNER_RULES
 from ingest.formats.llama_server_log import Timings
@@ -21,12 +22,19 @@ from kb.model import Reading
 _BY_OLLAMA = re.compile(
     r"\bollama\[\d+\]: |^[\w-]*ollama[\w-]* +\| |github\.com/ollama/ollama/", re.MULTILINE
 )
+_LOOKED_AT = 9  # below any step of a start
 _STARTING = frozenset({"build: ", "build_info: ", "build info"})
 
 
 def _model(found: re.Match[str]) -> Values:
     """The model's file; within the quotes of a command, backslashes stand twice."""
     return {"model": found["model"].replace("\\\\", "\\")}
+
+
+def _before_runner(one: Rule) -> Rule:
+    """A runner's rule; the server reads a model's metadata itself before it starts the runner."""
+    is_metadata = one.literal.startswith(("llama_model_loader", "llm_load_print_meta", "print_info"))
+    return replace(one, values={**one.values, "step": _LOOKED_AT}) if is_metadata else one
 
 
 RULES = (
@@ -55,11 +63,17 @@ RULES = (
     rule("starting llama server", "start", r"--model (?P<model>\S+)", _model),
     rule("starting runner", "start", r"--model (?P<model>\S+)", _model),
     step("starting llama server", "load", 20),
-    step("starting runner", "load", 20),
+    step("starting runner", "load", 20, r"--model "),  # one without a model only looks at the devices
+    rule(
+        " file_type=",
+        "facts",
+        r"architecture=\S+ file_type=(?P<file_type>\S+) name=(?P<title>\"[^\"]+\"|[^\s\"]\S*)",
+        lambda m: {"model_title": m["title"].strip('"'), "quantization": f"gguf {m['file_type'].lower()}"},
+    ),
     step("waiting for llama runner to start", "load", 21),
     rule("llama runner started", "ready"),
     rule("[GIN]", "served", r"\| 200 \|.*POST"),
-    *(one for one in RUNNER_RULES if one.literal not in _STARTING),
+    *(_before_runner(one) for one in RUNNER_RULES if one.literal not in _STARTING),
 )
 
 GRAMMAR = Grammar(

@@ -182,6 +182,7 @@ RULES = (
     step("Post-capture KV sizing", "kv_cache", 31, r"#tokens: (?P<kv_tokens>\d+)"),
     step("Memory pool end", "warmup", 35, r"avail mem=(?P<memory_after_pool_gib>[\d.]+)"),
     step("DeepGEMM JIT", "jit", 36),
+    step("Capture cuda graph failed", "capture", 40),
     step("Capture ", "capture", 40, r"Capture .{0,40}?(?:cuda|CUDA) graph begin", pending="capture"),
     step(
         "Capture ",
@@ -191,9 +192,12 @@ RULES = (
         end=True,
     ),
     step(
+        "Capture draft ", "capture", 51, r"Capture draft .{0,40}?(?:cuda|CUDA) graph begin"
+    ),  # after the target's
+    step(
         "max_total_num_tokens=",
         "warmup",
-        51,
+        52,
         r"max_total_num_tokens=(?P<kv_tokens>\d+).*?max_running_requests=(?P<max_running_requests>\d+).*?context_len=(?P<context_length>\d+)",
         end=True,
     ),
@@ -250,6 +254,7 @@ def sniff(source: Source) -> float:
             "sgl_model_gateway::",
             "sglang_router_rs::",
             "Init torch distributed begin.",
+            "github.com/sgl-project/sglang/issues/new",
         ),
         likely=("sglang", "Scheduler hit an exception"),
     )

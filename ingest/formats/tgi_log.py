@@ -128,6 +128,8 @@ RULES = (
         r"max batch total tokens to (?P<max_batch_total_tokens>\d+)",
         end=True,
     ),
+    step("Method Prefill encountered an error", "serve", 90),
+    step("Method Decode encountered an error", "serve", 90),
     rule("max input tokens to", "facts", r"max input tokens to (?P<max_input_tokens>\d+)"),
     rule("Using backend ", "facts", r"Using backend (?P<backend>\w+)"),
     rule("router::server: ", "ready", r"server: (?:\S+:\d+: )?Connected\s*$"),

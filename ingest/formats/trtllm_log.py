@@ -92,7 +92,7 @@ RULES = (
     step("Initializing Executor", "init", 10),
     step("Failed to initialize executor", "init", 10),
     step("Executor worker returned error", "init", 10),
-    step("model_lifecycle.cc", "load", 20, r"\] loading: \S+"),
+    step("model_lifecycle.cc", "load", 20, r"\] \"?loading: \S+"),
     step("Initializing MPI", "init", 11),
     step("world size", "init", 12),
     step("Prefetching ", "load", 20, r"Prefetching [\d.]+GB checkpoint"),
@@ -182,6 +182,7 @@ _SURE = (
     "[TRT-LLM] [",
     "[TensorRT-LLM][",
     "[TensorRT-LLM] Tensor",
+    "libtensorrtllm.cc:",
     "Executor creation failed due to insufficient GPU memory",
 )
 

@@ -129,8 +129,11 @@ RULES = (
     rule("non-default args:", "start", r"non-default args: (?P<dump>\{.*)", _arguments),
     rule("args: Namespace(", "start", r"args: (?P<dump>Namespace\(.*)", _arguments),
     rule("gpu_memory_utilization=", "start", _IN_PROCESS.pattern, _in_process),
+    rule("vLLM version: ", "facts", r"vLLM version: v?(?P<engine_version>\d[\w.+-]*)$"),
     rule("vLLM API server version", "start", r"vLLM API server version (?P<engine_version>[\w.+-]+)"),
     rule("  version ", "start", r"█.*version (?P<engine_version>\d[\w.+-]*)\s*$"),
+    rule("Shutting down FastAPI HTTP server", "stopped"),
+    rule("Shutdown initiated (timeout=", "stopped"),
     rule("  model  ", "facts", r"█.*  model\s+(?P<model>\S.*?)\s*$"),
     rule(
         "vLLM server version",
