@@ -32,8 +32,10 @@ zstd, bzip2, xz), in UTF-8 or UTF-16, with CRLF, ANSI colours and carriage-retur
 docker, compose, kubectl, journald or systemd put before each line. The surest format of a file reads it; a
 file that none knows is listed as such.
 
-A sample is a pair of files under `tests/formats/<name>/`: the input, and what must come out of it. Beside it
-lies `near-miss.*`, which looks like the format and must not be read as it.
+A sample is a pair of files under `tests/formats/<name>/`: the input, and what must come out of it. Every
+format has at least three, which differ in what people meet: the release, the options, the number of cards, a
+part that failed, an end that is cut. Beside them lies `near-miss.*`, which looks like the format and must not
+be read as it.
 """
 
 

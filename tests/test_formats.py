@@ -16,6 +16,7 @@ from ingest.sources import Source
 from kb.wire import reading_from_wire, reading_to_wire
 
 FORMATS = all_formats()
+FEWEST = 3  # samples of a format: one is never more than one release with one set of options
 
 
 @pytest.mark.parametrize("case", cases(), ids=name_of)
@@ -44,7 +45,10 @@ def test_a_near_miss_is_not_read_as_the_format(path: Path) -> None:
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda one: one.name)
 def test_a_format_has_samples_a_near_miss_and_words(form: Format) -> None:
-    assert len(cases({form.name})) >= 1, f"add pairs of files under tests/formats/{form.name}/"
+    assert len(cases({form.name})) >= FEWEST, (
+        f"add pairs of files under tests/formats/{form.name}/: {FEWEST} at least, from other releases, other "
+        "options or other fates of the tool"
+    )
     assert [one for one in near_misses() if one.parent.name == form.name], (
         f"add near-miss.<ext> under tests/formats/{form.name}/: what looks like it and is none"
     )

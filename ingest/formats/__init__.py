@@ -1,8 +1,8 @@
 """The formats that can be read: one module per format in this folder, found by listing it.
 
 Owns recognition: every format says how sure it is of a source, the surest one reads it. Adding a format is
-adding a module with a ``FORMAT`` (or ``FORMATS``) and its samples under tests/formats/<name>/. Must not know
-any format by name.
+adding a module with a ``FORMAT`` (or ``FORMATS``) and its samples under tests/formats/<name>/, three at least
+and a near miss. Must not know any format by name.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kb.model import Problem, Reading
 
 LEAST = 0.3
 SURE = 0.8
+CERTAIN = 1.0
 MOST_READ_AGAIN = 64 << 20
 _ENDLESS = re.compile(rb"\d{300,}")
 
@@ -72,12 +73,15 @@ def recognise(source: Source) -> tuple[Format | None, float]:
 def read_source(source: Source, columns: Sequence[str] = ()) -> Reading:
     """What one source tells; an unknown or refused one is a Reading that says so.
 
-    Where the surest format finds that it cannot read the source, the next one that is sure has its turn.
+    Where the surest format finds that it cannot read the source, the next one that is sure has its turn,
+    unless the first was certain: then nothing else is meant.
     """
     refused: Reading | None = None
+    best = 0.0
     for found, sure in sorted(_candidates(source), key=lambda one: -one[1]):
-        if sure < (LEAST if refused is None else SURE):
+        if sure < (LEAST if refused is None else SURE) or (refused is not None and best >= CERTAIN):
             break
+        best = max(best, sure)
         try:
             return read_as(found, source, columns)
         except Unreadable as error:

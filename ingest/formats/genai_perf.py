@@ -151,10 +151,12 @@ def _read_csv(source: Source) -> Reading:
     quoted = source.text[begun.start() :] if begun else source.text
     rows = tables.delimited("\n".join(line.strip() for line in quoted.lstrip("\ufeff").split("\n")))
     for row in rows:
-        if row and row[0] == "Metric":
-            header = row
+        if row and row[0] in ("Metric", "Endpoint"):  # a table of single cards is none of requests
+            header = [] if row[1:2] == ["GPU"] or row[0] == "Endpoint" else row
         elif len(row) > 1 and header and row[0]:
             gathered.add(row[0], "", dict(zip(header[1:], row[1:], strict=False)))
+    if (gathered.metrics.get("goodput_request_s") or 0) < 0:  # what it writes for a goal that it cannot judge
+        del gathered.metrics["goodput_request_s"]
     aiperf = _sniff_csv(source, aiperf=True) > 0
     tool = _AIPERF if aiperf else _GENAI
     return benchmark(
@@ -290,7 +292,7 @@ FORMATS = [
         name="genai_perf_csv",
         kind="benchmark",
         sniff=lambda source: _sniff_csv(source, aiperf=False),
-        version=2,
+        version=3,
         read=_read_csv,
         docs=(
             "GenAI-Perf's CSV: a table of distributions, a blank row, a table of single values; units "
@@ -301,7 +303,7 @@ FORMATS = [
         name="aiperf_csv",
         kind="benchmark",
         sniff=lambda source: _sniff_csv(source, aiperf=True),
-        version=2,
+        version=3,
         read=_read_csv,
         docs=(
             "AIPerf's CSV: as GenAI-Perf's, with `sum` and `std` columns and telemetry blocks after the "

@@ -6,6 +6,7 @@ files whose latencies carry ``_ms``.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -120,8 +121,8 @@ def _gpus(row: Mapping[str, Any]) -> int | None:
     if all(split):
         shared = _truth(row.get("disagg")) is False and split[0] == split[1]  # the same GPUs, told twice
         return int(split[0] or 0) if shared else int(sum(one or 0 for one in split))
-    width = cells.number(row.get("tp"))
-    return int(width) if width else None
+    widths = [cells.number(row.get("tp")), *(cells.number(row.get(key)) or 1 for key in ("pp", "pcp_size"))]
+    return int(math.prod(width or 0 for width in widths)) or None
 
 
 def _tag(image: str) -> str | None:
@@ -185,7 +186,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_aggregate,
         read=_read_aggregate,
-        version=3,
+        version=4,
         docs=(
             "Aggregate rows of InferenceMAX / InferenceX (`agg_*.json`): rates per GPU (kept as "
             "`…_per_gpu` and multiplied out where one engine serves), latencies in seconds, interactivity "

@@ -20,6 +20,7 @@ _N = r"(\d+(?:\.\d+)?)"
 _BEGUN = re.compile(rf"^concurrency: {_N}(?:, input_tokens: {_N}, output_tokens: {_N})?\s*$")
 _LOAD = ("concurrency", "input_len", "output_len")
 _SPREAD = re.compile(rf"^first[ _]token latency ?(?:\(s\))?\(min, max, ave\): {_N}s?, {_N}s?, {_N}s?\s*$")
+_OWN = ("first token latency(s)", "number of completion tokens: ")  # without streaming, the latter alone
 _PERCENTILES = re.compile(
     r"^(?:per-token latency\(s\) percentile\(50, 75, 95, 99\)"
     r"|token latency percentiles\(50%,75%,95%,99%\)\(s\)): \[(?P<all>[\d., ]+)\]"
@@ -41,8 +42,8 @@ _FIGURES = (
 @needing("elapsed_time: ")
 def _sniff(source: Source) -> float:
     lines = [line.strip() for line in source.head.split("\n")]
-    first = any(_SPREAD.match(line) or line.startswith("first token latency(s)") for line in lines)
-    return 0.93 if first and any(_BEGUN.match(line) for line in lines) else 0.0
+    own = any(_SPREAD.match(line) or line.startswith(_OWN) for line in lines)
+    return 0.93 if own and any(_BEGUN.match(line) for line in lines) else 0.0
 
 
 def _read(source: Source) -> Reading:
@@ -101,6 +102,7 @@ def _latencies(text: str) -> dict[str, float | None]:
 FORMAT = Format(
     name="lmdeploy_bench",
     kind="benchmark",
+    version=2,
     sniff=_sniff,
     read=_read,
     docs=(

@@ -15,7 +15,7 @@ from ingest.sources import Source
 from kb.model import LineCount, Measurement, Problem, Reading
 
 _TOOL = "locust"
-_TOTAL = "Aggregated"
+_TOTALS = ("Aggregated", "Total")
 _HEAD = re.compile(r'\ufeff?"?(?:Type|Method)"?,"?Name"?,"?(?:Request Count|# ?[Rr]equests)"?,')
 _HISTORY = re.compile(r'\ufeff?"?Timestamp"?,"?User Count"?,"?Type"?,"?Name"?,')
 _FIGURES = {
@@ -38,8 +38,9 @@ def _read(source: Source) -> Reading:
         raise Unreadable("Locust's history, second by second: its totals stand in the file beside it")
     table = [row for row in tables.delimited(source.text.lstrip("\ufeff")) if row]
     header = [label.strip() for label in table[0]]
-    rows = [(line, dict(zip(header, row, strict=False))) for line, row in enumerate(table[1:], 2)]
-    paths = [one for one in rows if one[1].get("Name") != _TOTAL]
+    whole = [row if len(row) >= len(header) else row[:-1] for row in table[1:]]  # a cut row ends in a part
+    rows = [(line, dict(zip(header, row, strict=False))) for line, row in enumerate(whole, 2)]
+    paths = [one for one in rows if one[1].get("Name") not in _TOTALS]
     points = [_point(row, line) for line, row in (paths if len(paths) == 1 else rows)]
     done = [point for point in points if point.metrics.get("completed")]
     if not done:
@@ -72,13 +73,16 @@ def _point(row: Mapping[str, str], line: int) -> Measurement:
         elif share := _SHARE.fullmatch(name):
             metrics[f"e2e_ms_p{share['q'].replace('.', '_')}"] = value
     metrics |= {"completed": sent - bad, "failed": bad}
-    load = {"test": " ".join(part for part in (row.get("Type"), row.get("Name")) if part)}
+    load = {
+        "test": " ".join(part for part in (row.get("Type") or row.get("Method"), row.get("Name")) if part)
+    }
     return Measurement(workload=load, metrics=metrics, client=_TOOL, line=line)
 
 
 FORMAT = Format(
     name="locust_csv",
     kind="benchmark",
+    version=2,
     sniff=_sniff,
     read=_read,
     docs=(

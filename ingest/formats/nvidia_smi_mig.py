@@ -1,6 +1,6 @@
-"""``nvidia-smi mig -lgip`` (which parts a GPU can be cut into) and ``mig -lgi`` (which there are).
+"""``nvidia-smi mig -lgip`` (which parts a GPU can be cut into), ``mig -lgi`` and ``-lci`` (which there are).
 
-Owns both boxes. Profiles say what is possible, not how a GPU is used.
+Owns these boxes. Profiles say what is possible, not how a GPU is used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from ingest.traces import line_count, trace_reading
 from kb.model import Reading
 
 _TITLE = re.compile(r"^\|\s*(?:GPU|Compute) instance(?: profile)?s:\s*\|\s*$", re.MULTILINE)
-_NAMED = r"^\|\s*(?P<gpu>\d{1,3})\s+MIG (?P<profile>\S+)\s+(?P<id>\d{1,4})\s+"
+_NAMED = (
+    r"^\|\s*(?P<gpu>\d{1,3})\s+(?:(?P<gpu_instance>\d{1,4})\s+)?MIG (?P<profile>\S+)\s+(?P<id>\d{1,4})\s+"
+)
 _POSSIBLE = re.compile(
     _NAMED + r"(?P<free>\d{1,4})/(?P<total>\d{1,4})\s+"
     r"(?P<memory_gib>\d{1,6}\.\d+)\s+(?:Yes|No)\s+(?P<sm>\d{1,6})\s"
@@ -56,7 +58,7 @@ def _row(line: str) -> dict[str, Any] | None:
     if found is None:
         return None
     told = found.groupdict()
-    return {key: int(word) if word.isdecimal() else _decimal(word) for key, word in told.items()}
+    return {key: int(word) if word.isdecimal() else _decimal(word) for key, word in told.items() if word}
 
 
 def _decimal(word: str) -> float | str:
@@ -71,8 +73,9 @@ def _count(gpus: set[Any]) -> int | None:
 FORMAT = Format(
     name="nvidia_smi_mig",
     kind="trace",
+    version=2,
     sniff=sniff,
     read=read,
-    docs="Output of `nvidia-smi mig -lgip` and `-lgi`: the MIG profiles of each GPU with their memory and "
-    "how many are free, or the instances made of them.",
+    docs="Output of `nvidia-smi mig -lgip`, `-lgi` and `-lci`: the MIG profiles of each GPU with their "
+    "memory and how many are free, or the instances made of them.",
 )

@@ -21,7 +21,9 @@ from ingest.bench.units import Units
 from ingest.formats import Format, Unreadable
 from ingest.pyrepr import parse_mapping
 from ingest.sources import Source
-from kb.model import Experiment, GpuTrace, LineCount, Reading, Telemetry
+from ingest.tally import Cards
+from ingest.traces import telemetry_of
+from kb.model import Experiment, LineCount, Reading
 
 _UNIT = (
     r"(?:ms|s|sec|secs|seconds|us|%"
@@ -283,14 +285,14 @@ def _sniff_progress(source: Source) -> float:
 
 def _read_progress(source: Source) -> Reading:
     steps: list[dict[str, Any]] = []
-    samples: list[dict[str, float]] = []
+    cards = Cards(source.samples)
     total = used = 0
     for number, text in source.lines():
         total = number
         step, left, sample = _STEP.search(text), _EXIT.search(text), _SAMPLE.search(text)
         used += bool(step or left or sample)
         if sample:
-            samples.append({name: float(sample[key]) for key, name in _GPU_METRICS})
+            cards.add("", {name: float(sample[key]) for key, name in _GPU_METRICS})
         elif step and step["mark"] not in ("START", "BEGIN"):
             done: dict[str, Any] = {"step": step["name"], "seconds": _seconds(step["s"]), "line": number}
             steps.append(done | ({"failed": True} if step["mark"].startswith("FAIL") else {}))
@@ -300,8 +302,8 @@ def _read_progress(source: Source) -> Reading:
         path=str(source.path),
         format="runner_log",
         kind="note",
-        experiments=(Experiment(),) if samples else (),
-        telemetry=_telemetry(samples) if samples else None,
+        experiments=(Experiment(),) if cards.rows else (),
+        telemetry=telemetry_of(cards.by_key.values()) if cards.rows else None,
         lines=LineCount(total=total, understood=used, unknown=total - used),
         extra={"steps": steps[:500]},
     )
@@ -327,17 +329,6 @@ def _take(
 
 def _seconds(text: str | None) -> float | None:
     return float(text) if text else None
-
-
-def _telemetry(samples: list[dict[str, float]]) -> Telemetry:
-    metrics = {name: _summary([one[name] for one in samples]) for _, name in _GPU_METRICS}
-    trace = GpuTrace(index=None, samples=len(samples), metrics=metrics)
-    return Telemetry(samples=len(samples), rows=len(samples), gpus=(trace,))
-
-
-def _summary(values: Iterable[float]) -> dict[str, float]:
-    known = sorted(values)
-    return {"min": known[0], "mean": sum(known) / len(known), "p50": known[len(known) // 2], "max": known[-1]}
 
 
 FORMATS = [
