@@ -73,7 +73,10 @@ def _point(report: Mapping[str, Any], line: int) -> Measurement:
         "prompts": cells.whole(load.get("count")),
     }
     if "latency" in good:
-        asked |= {"input_len": _mean(good, "prompt_len"), "output_len": _mean(good, "output_len")}
+        asked |= {
+            "input_len": _mean(good, "prompt_len", "prompt_tokens"),
+            "output_len": _mean(good, "output_len"),
+        }
     gathered.workload |= {key: value for key, value in asked.items() if value is not None}
     return gathered.measurement(_TOOL, line)
 
@@ -94,9 +97,10 @@ def _add_scraped(gathered: Families, good: Mapping[str, Any]) -> None:
     }
 
 
-def _mean(good: Mapping[str, Any], name: str) -> int | None:
-    mean = cells.number(_part(good, name).get("mean"))
-    return None if mean is None else round(mean)
+def _mean(good: Mapping[str, Any], *names: str) -> int | None:
+    """The mean of a length under the first of the names that releases gave it."""
+    means = (cells.number(_part(good, name).get("mean")) for name in names)
+    return next((round(mean) for mean in means if mean is not None), None)
 
 
 FORMAT = Format(
@@ -104,7 +108,7 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
-    version=3,
+    version=4,
     docs=(
         "Lifecycle metrics of `inference-perf` (`stage_N_lifecycle_metrics.json`, "
         "`summary_lifecycle_metrics.json`), and what it scraped of the server meanwhile "
