@@ -41,7 +41,8 @@ def rows_of_source(source: Source) -> Iterator[tuple[int, Any]]:
     for number, line in source.lines():
         if line.strip():
             row = _parsed(line)
-            yield from ((number, one) for one in (by_time(row) if isinstance(row, dict) else []) or [row])
+            inner = by_time(row) or timed_list(row) if isinstance(row, dict) else []
+            yield from ((number, one) for one in inner or [row])
 
 
 def rows_within(source: Source) -> list[Any]:
@@ -56,7 +57,7 @@ def _rows_of(raw: Any, depth: int = 0) -> list[Any]:
         return raw if raw and is_trace(columns_of(raw[0])) else []
     if not isinstance(raw, dict) or depth > _DEEPEST:
         return []
-    if rows := by_time(raw):
+    if rows := by_time(raw) or timed_list(raw):
         return rows
     columns = columns_of(raw)
     own = [raw] if is_trace(columns) else []
@@ -79,6 +80,18 @@ def by_time(raw: Mapping[str, Any]) -> list[Any]:
         for at, time in enumerate(lists[times[0]])
     ]
     return rows if is_trace(columns_of(rows[0])) else []
+
+
+def timed_list(raw: Mapping[str, Any]) -> list[Any]:
+    """The rows of an object without a time of its own that holds a list of rows with one each."""
+    if any(_is_time(key) for key in raw):
+        return []
+    for value in raw.values():
+        if isinstance(value, list) and len(value) > 1 and all(isinstance(one, dict) for one in value):
+            first = value[0]
+            if any(_is_time(key) for key in first) and is_trace(columns_of(first)):
+                return value
+    return []
 
 
 def _is_time(key: Any) -> bool:

@@ -59,10 +59,10 @@ def with_times(lines: Iterable[str], header: str = "") -> Iterator[str]:
 def in_rounds(found: TraceLayout, head: str) -> TraceLayout | None:
     """The layout of the rows that ``with_times`` gives, where a file repeats its header before every round.
 
-    None where rows say which card they are of, and where a round holds one row and no stamp stands before it.
+    None where no stamp stands before a round and its rows say which card they are of, or it holds one row.
     """
     lines = [text for line in head.split("\n")[:-1] if (text := line.strip("\r \ufeff"))]
-    if found.delimiter != "," or lines.count(found.header) < _FEWEST or _names(found, _CARDS):
+    if found.delimiter != "," or lines.count(found.header) < _FEWEST:
         return None
     start = lines.index(found.header)
     before = any(_ALONE.fullmatch(line) for line in lines[:start])
@@ -76,10 +76,10 @@ def in_rounds(found: TraceLayout, head: str) -> TraceLayout | None:
     sizes = [len(list(group)) for is_row, group in groupby(kinds, key=lambda one: one[0]) if is_row]
     whole = set(sizes[:-1] if len(sizes) > 1 else sizes)
     stamped = before or any(not row and line != found.header for row, line in kinds)
-    timed = _names(found, _TIMES)
-    if len(whole) != 1 or (whole == {1} and (not stamped or timed)):
+    timed, named = _names(found, _TIMES), _names(found, _CARDS)
+    if (len(whole) != 1 and not named) or ((named or whole == {1}) and (not stamped or timed)):
         return None
-    place = Column("place in the round", "index" if whole != {1} else "other")
+    place = Column("place in the round", "other" if named or whole == {1} else "index")
     time = Column("stamp of the round", "other" if timed else "time")
     return replace(found, columns=(time, place, *found.columns), header="", skip=0)
 

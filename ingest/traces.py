@@ -19,7 +19,7 @@ from ingest.tally import GpuTally
 from ingest.telemetry import diagnose_trace
 from kb.model import GpuTrace, Hardware, LineCount, Problem, Reading, Telemetry
 
-_STAMP = re.compile(r"^(\d{4})[-/](\d\d)[-/](\d\d)[ T](\d\d:\d\d:\d\d(?:[.,]\d+)?)\s*(Z|[+-]\d\d:?\d\d)?$")
+_STAMP = re.compile(r"^(\d{4})[-/](\d\d)[-/](\d\d)[ T_](\d\d:\d\d:\d\d(?:[.,]\d+)?)\s*(Z|[+-]\d\d:?\d\d)?$")
 _COMPACT = re.compile(r"^(\d{4})(\d\d)(\d\d) (\d\d:\d\d:\d\d)$")
 _DAYED = re.compile(r"^(\d\d)([-/.])(\d\d)\2(\d{4})[ T](\d\d:\d\d:\d\d(?:\.\d+)?)$")
 _CTIME = "%a %b %d %H:%M:%S %Y"

@@ -22,6 +22,7 @@ from ingest.json_rows import (
     objects,
     rows_of_source,
     rows_within,
+    timed_list,
 )
 from ingest.sources import Source
 from ingest.tally import Cards, vague_roles
@@ -41,7 +42,7 @@ def sniff(source: Source) -> float:
     first = next(objects(head.split("\n")), None) if head[:1] == "{" else first_of_list(head)
     if first is None:
         return 0.7 if rows_within(source) else 0.0
-    first = next(iter(by_time(first)), first)
+    first = next(iter(by_time(first) or timed_list(first)), first)
     columns = columns_of(first)
     timed = any(recognise_column(str(key)).role in TIMES for key in first)
     listed = any(one.role in ("index", "uuid") for one in columns) or is_listing(columns)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from ingest.formats import Format, Unreadable
@@ -65,7 +66,7 @@ class _Row(NamedTuple):
 def sniff(source: Source) -> float:
     """Most of the first lines say when, or of which card, and at least two figures of its state."""
     lines = [line for line in source.raw_head.split("\n")[: 2 * _LOOKED_AT] if line.strip()][:_LOOKED_AT]
-    rows = sum(1 for line in lines if _row(line))
+    rows = sum(1 for line in lines if _rows(line))
     return 0.65 if rows >= 2 and 2 * rows >= len(lines) else 0.0
 
 
@@ -74,12 +75,11 @@ def read(source: Source) -> Reading:
     cards, lines, odd, times = Cards(source.samples), 0, 0, list[str]()
     for line in (line for text in blocks(source) for line in text.split("\n")):
         lines += bool(line.strip())
-        row = _row(line)
-        if row is None:
-            odd += bool(line.strip())
-            continue
-        times = [*times[:1], row.time] if row.time else times
-        cards.add(str(row.card), row.values, at=row.time, index=row.card, name=row.name)
+        rows = _rows(line)
+        odd += bool(line.strip() and not rows)
+        for row in rows:
+            times = [*times[:1], row.time] if row.time else times
+            cards.add(str(row.card), row.values, at=row.time, index=row.card, name=row.name)
     if not cards.rows:
         raise Unreadable("no line with a GPU's state was found")
     found = telemetry_of(cards.by_key.values(), first=(times or [""])[0], last=(times or [""])[-1])
@@ -92,6 +92,17 @@ def read(source: Source) -> Reading:
         lines=line_count(lines, odd),
         status="partial" if odd else "parsed",
     )
+
+
+def _rows(line: str) -> list[_Row]:
+    """What a line says of each card that it names."""
+    starts = [found.start() for found in _CARD.finditer(line)] if len(line) <= _LONGEST else []
+    if len(starts) < 2:
+        return [row] if (row := _row(line)) else []
+    stamp = _STAMP.search(line[: starts[0]])
+    parts = (line[start:end] for start, end in pairwise([*starts, len(line)]))
+    told = [row._replace(time=stamp[0] if stamp else "") for part in parts if (row := _row(part))]
+    return told if len(told) == len(starts) else []
 
 
 def _row(line: str) -> _Row | None:
