@@ -123,6 +123,7 @@ def _take(facts: Facts, key: str, value: str) -> None:
         if key.islower() and names.is_option(key.strip("`")) and value.count(" ") < 2:
             facts.settings.setdefault(key.strip("`"), _typed(value))
     elif where[0] == "settings" and value.count(" ") < 3 and not _measured_size(value):
+        value = re.sub(r"^[A-Z]{2}=(?=\d+$)", "", value)  # "Tensor parallelism: TP=1"
         number = cells.whole(value) if re.fullmatch(r"\d+", value) else None
         facts.settings.setdefault(where[1], value if number is None else number)
     elif where == ("identity", "engine") and VAGUE_ENGINE.search(key) and not names.engine_within(value):
@@ -235,6 +236,8 @@ def _short(facts: Facts, key: str, value: str) -> str | None:
         return names.quantization(value)  # of the checkpoint that it names
     if key in ("gpu", "model"):
         bare = re.sub(r"\s*\((?![x×]\d)[^()]*\)\s*$", "", value)
+        bare = re.sub(r"^(?:[Tt]he )?[Ss]ame (.*?)(?: checkpoint| weights)?$", r"\1", bare)
+        bare = re.split(r"\s/\s+-", bare)[0] if key == "model" else bare  # "NAME-NVFP4 / -FP8"
         first = re.sub(r"\s*\(.*$", "", re.split(r"\s+[·+|—–@]\s+|,\s|;\s|\s+on\s+(?=\d)", bare)[0])
         if key == "gpu" and first != bare and split_count(first)[1] and _remarks(bare[len(first) :]):
             driver = re.search(r"\bdriver (\d+\.\d+(?:\.\d+)*)", bare)

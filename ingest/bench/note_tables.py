@@ -45,6 +45,7 @@ from ingest.bench.places import place
 from ingest.bench.placing import Row
 from ingest.bench.quantities import RESULTS, Quantity, labels, serves_tokens, understand, words_of
 from ingest.bench.rows import read_row
+from ingest.bench.sections import sectioned
 from ingest.bench.spread_tables import is_derived, statistics_down, unpivoted
 from ingest.bench.tables import Table
 from ingest.bench.units import Units
@@ -149,6 +150,7 @@ def is_turned(table: Table) -> bool:
 
 
 def _by_rows(table: Table, base: Facts, client: str) -> Iterator[Pair]:
+    table = sectioned(table)
     records = [
         (line, {cells.plain(k): v for k, v in row.items()})
         for line, row in islice(table.records(), _MOST_ROWS)
@@ -220,17 +222,29 @@ def _point(row: Row, client: str, line: int | None) -> Measurement:
 
 def _by_columns(table: Table, base: Facts, client: str) -> Iterator[Pair]:
     """Rows are metrics, columns are setups: each column is a record under its header."""
+    beside = _loads_beside(table)
     for index, setup in enumerate(table.header[1:], 1):
-        if is_derived(setup):
+        if is_derived(setup) or setup in beside:
             continue
         record: dict[str, Any] = {
             cells.plain(row[0]): row[index] for _, row in table.rows if len(row) > index
         }
-        around = heading_load(table.heading) | _load_of(setup) | _setup_name(setup)
+        around = heading_load(table.heading) | beside | _load_of(setup) | _setup_name(setup)
         own = _for_engine(variants.engine_in(cells.plain(setup)), base)
         for one in loaded.split(record, plain=True):
             row = read_row(around | one, Units.of([one]), own)
             yield row.facts, _point(row, client, table.line)
+
+
+def _loads_beside(table: Table) -> dict[str, str]:
+    """Columns between measures and setups that tell the load of all rows: "concurrency" over 4, 4, 4."""
+    told: dict[str, str] = {}
+    for at, label in enumerate(table.header):
+        values = {row[at] for _, row in table.rows if at < len(row)}
+        named = place(cells.plain(label)) if at else None
+        if named is not None and named[0] == "workload" and named[1] != "test" and len(values) == 1:
+            told[label] = values.pop()
+    return told
 
 
 def _setup_name(setup: str) -> dict[str, str]:
@@ -246,7 +260,9 @@ def _setup_name(setup: str) -> dict[str, str]:
         told = {"gpu": card["gpu"], "tp": card["tp"], "quantization": card["quantization"] or ""}
         return {key: one for key, one in told.items() if one} if names.gpu(card["gpu"]) else {"test": name}
     rest = words_of(name) != words_of(engine or "")
-    return ({"engine": engine} if engine else {}) | ({"test": name} if rest or not engine else {})
+    weights = names.quantization(name) if engine and rest else None
+    told = {"engine": engine, "quantization": weights, "test": name if rest or not engine else None}
+    return {key: one for key, one in told.items() if one}
 
 
 _SETUP_CARD = re.compile(
@@ -278,6 +294,7 @@ def _one_metric(table: Table, base: Facts, client: str) -> Iterator[Pair]:
         base = replace(base, gpu=None, gpu_count=None, driver=None)  # the rows name the cards
     elif load[1] == "model":
         base = replace(base, model=None, quantization=None)
+    on_cpu = cells.plain(table.caption).strip(": ").lower() == "cpu"
     for line, row in table.rows:
         for setup, raw in zip(table.header[1:], row[1:], strict=False):
             cell = cells.read_cell(raw)
@@ -292,6 +309,8 @@ def _one_metric(table: Table, base: Facts, client: str) -> Iterator[Pair]:
                 down: _load_cell(row[0], load[1]) if load[0] == "workload" else cells.plain(row[0]),
                 label_of(quantity): cell.value,
             } | (_setup_name(setup) if across == "test" else {across: cells.plain(setup)})
+            if on_cpu and "gpu" in record:
+                record = {**record, "gpu": "cpu", "test": record["gpu"]}  # of the machine, which did nothing
             own = _for_engine(variants.engine_in(cells.plain(setup)), base) if across == "test" else base
             told = read_row(heading_load(table.heading) | record, None, own)
             yield told.facts, _point(told, client, line)

@@ -66,20 +66,32 @@ def read_page(text: str) -> Page:
     parser.disable(["inline"])  # what stands inside lines is read as text
     tokens = parser.parse(text)
     headings: list[str] = []
-    caption = ""
+    caption, stated = "", ""
     for index, token in enumerate(tokens):
         if token.type == "heading_open":
             _heading(page, headings, int(token.tag[1]), tokens[index + 1].content)
             page.headings.append(((token.map or [0])[0] + 1, _path(headings)))
         elif token.type == "table_open":
-            page.tables.append(replace(_table(tokens, index, headings), caption=caption))
+            above = [*headings, stated] if stated and stated != caption else headings
+            page.tables.append(replace(_table(tokens, index, above), caption=caption))
         elif token.type in ("fence", "code_block"):
             page.fences.append(Fence((token.map or [0])[0] + 1, token.info.strip(), token.content))
         elif token.type == "paragraph_open":
             _paragraph(page, token, tokens[index + 1].content, _path(headings))
         if token.type in ("heading_open", "table_close", "fence", "paragraph_open"):
             caption = tokens[index + 1].content if token.type == "paragraph_open" else ""
+            stated = _stated(token.type, caption, stated)
     return page
+
+
+_BOLD = re.compile(r"\*\*[^*\n]{3,100}\([^*\n()]{1,60}\)\*\*:?")  # with a unit in brackets
+
+
+def _stated(kind: str, caption: str, before: str) -> str:
+    """The bold line that heads the tables below it, up to the next heading: "**Speed (tok/s)**"."""
+    if kind == "heading_open":
+        return ""
+    return caption if _BOLD.fullmatch(caption.strip()) else before
 
 
 def _heading(page: Page, headings: list[str], level: int, content: str) -> None:

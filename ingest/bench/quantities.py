@@ -72,10 +72,13 @@ _CONDITION = re.compile(  # a limit under which something was measured: "@ SLO",
     rf"(?i)\s*@[^()@]*{_ASKED.pattern}[^()]*|(?<=[(,;])[^(),;]*{_ASKED.pattern}[^(),;]*\d[^(),;]*"
 )
 _OF_PROMPT = re.compile(r"(?i)\s*\((?:short|long|medium) (?:prompts?|context|inputs?)\)")  # which was asked
+_DEVICE = re.compile(  # which of a machine's worked, no share of it: "Decode TPS (GPU)", "GPU decode TPS"
+    r"(?i)\s*\((?:gpu|cpu)\)|^(?:gpu|cpu) (?=(?:decode|prefill|generation|prompt|output)\b)"
+)
 _ANOTHER_KIND = re.compile(
     r"\b(?:[tg]?flops?|tflop s|gflop s|images?(?: per)? (?:s|sec|second)|imgs? (?:s|sec)|fps"
     r"|(?:items?|docs?|documents?|embeddings?|rows?|sentences?|jobs?|tasks?)(?: per)? (?:s|sec|second)"
-    r"|tok(?:en)?s? (?:per )?(?:step|iter|pass|ticks?)"
+    r"|(?:tok(?:en)?s?|req(?:uest)?s?) (?:per )?(?:step|iter|pass|ticks?)"
     r"|[gmk]bps|(?:[gmk]i? ?b|(?:giga|mega|kilo)?(?:bits|bytes))(?: per)? (?:s|sec|second)"
     r"|(?:alg|bus) ?bw|bandwidth|training|epoch|compress\w*|tokeniz\w*|frames?(?: per)? (?:s|sec|second))\b"
 )
@@ -164,7 +167,7 @@ def _words_of(label: str) -> str:
 @lru_cache(maxsize=4096)
 def understand(label: str) -> Quantity | None:
     """The quantity a label names, or ``None`` when it names none."""
-    label = _OF_PROMPT.sub("", _CONDITION.sub("", label[:_LONGEST]))
+    label = _DEVICE.sub("", _OF_PROMPT.sub("", _CONDITION.sub("", label[:_LONGEST])))
     words = _DERIVED_FROM.sub("", words_of(label))
     if not words or len(words) > 120:
         return None

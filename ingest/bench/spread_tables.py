@@ -42,7 +42,8 @@ def _spread(table: Table, measure: str | None) -> Table | None:
     if (column := _metric_column(table)) is not None:
         return _built(table, _by_metrics(table, column))
     loads = {at: told for at, label in enumerate(table.header) if at and (told := _load(table, label))}
-    if len(loads) < 2 or any(_is_figure(label) for label in table.header[1:]):
+    others = (label for at, label in enumerate(table.header) if at and at not in loads)
+    if len(loads) < 2 or any(map(_is_figure, others)):
         return None
     column = _measures(table, loads)
     if column is None and measure is None:
@@ -173,6 +174,9 @@ def is_statistic(label: str) -> bool:
     return name in _STATISTICS or re.fullmatch(r"p ?\d+(?:\.\d+)?|\d+(?:th)? percentile", name) is not None
 
 
+_ASKED = re.compile(r"(\d+(?:\.\d+)?) ?(?:req(?:uest)?s?/s(?:ec)?|rps|qps)", re.IGNORECASE)
+
+
 def _load(table: Table, label: str) -> tuple[str, str] | None:
     """(label, value) of a load that a header is: "bs=8", or a bare number where the corner names it."""
     text = cells.plain(label)
@@ -184,6 +188,8 @@ def _load(table: Table, label: str) -> tuple[str, str] | None:
             return "request rate", text
         beside = {variants.named(cells.plain(one))[0] for one in table.header} - {"test", "engine"}
         return (beside.pop(), text) if len(beside) == 1 else None  # "ctx=0 | 16k | 32k"
+    if asked := _ASKED.fullmatch(text):
+        return "request rate", asked[1]
     key, value = variants.named(text)
     return (key, value) if key not in ("test", "engine") else None
 

@@ -27,7 +27,7 @@ from ingest.bench import (
 from ingest.bench.identity import Facts, benchmark, grouped
 from ingest.bench.places import place
 from ingest.bench.placing import Row
-from ingest.bench.quantities import RESULTS, serves_tokens, understand
+from ingest.bench.quantities import RESULTS, serves_tokens, understand, words_of
 from ingest.bench.rows import read_row
 from ingest.bench.sniffing import is_page
 from ingest.bench.units import Units
@@ -56,6 +56,7 @@ def _sniff(source: Source) -> float:
         return 0.9 if turned is True else 0.7
     results = results_in(header)
     placed = sum(place(label) is not None for label in header)
+    shown = sum(_is_shown(label) for label in header) if source.name.lower().endswith(_TABLE_NAMES) else 0
     if not results and _is_quality(header):
         return 0.55
     if not results and _tells_servers(source, table):
@@ -63,13 +64,32 @@ def _sniff(source: Source) -> float:
     if len(header) < 3 or not results or _is_prose(header) or not serves_tokens(header):
         return 0.0
     several = results > 1 and placed > 1  # above plain text
-    return 0.7 if several else 0.6 if results + placed > 1 else 0.0
+    return 0.7 if several else 0.6 if results + placed + shown > 1 else 0.0
+
+
+def _is_shown(label: str) -> bool:
+    """Whether a label names a figure that stands beside results of serving: a share of accepted tokens."""
+    told = understand(label)
+    return told is not None and told.name.startswith(("accept", "cache_hit"))
 
 
 def _table_in(head: str) -> tables.Table | None:
     """The first rows as a table, which may stand on its side: measures down, setups or statistics across."""
     rows = tables.delimited(head[:6000])
     return tables.Table(rows[0], 1, list(enumerate(rows[1:], 2))) if len(rows) > 2 else None
+
+
+_PER_STEP = re.compile(r"\breq(?:uest)?s per step\b")
+_TOKENS = {"total_tokens", "input_tokens", "output_tokens"}
+
+
+def _is_simulated(row: Mapping[str, Any]) -> bool:
+    """Whether a cell says that a row was simulated, not measured."""
+    return any(isinstance(raw, str) and raw.strip().lower() == "simulated" for raw in row.values())
+
+
+def _counts_more_than_tokens(point: Measurement) -> bool:
+    return bool(point.metrics.keys() - _TOKENS)
 
 
 _KNOWN: dict[str, Callable[[str], object]] = {"model": names.model, "engine": names.known_engine}
@@ -112,7 +132,10 @@ def _read(source: Source) -> Reading:
     reason = placeholders.reason(cell for _, row in table.rows[:50] for cell in row)
     if reason:
         raise Unreadable(reason)
-    records = list(table.records())
+    records = [(line, row) for line, row in table.records() if not _is_simulated(row)]
+    if any(_PER_STEP.search(words_of(label)) for label in table.header):
+        records = []  # of a simulation, whose clock counts steps
+    simulated = len(table.rows) - len(records)
     told = file_names.hints(source.name)
     told.facts = file_names.fill_facts(front.facts_of(around), told)
     told.facts.load |= front.load_of(around)
@@ -124,13 +147,15 @@ def _read(source: Source) -> Reading:
     if requests.are_requests(rows_only):
         records = [(full[0][0], one) for one in requests.fold(rows_only, units)]
     pairs = [_row(line, one, units, told) for line, row in records for one in variants.setups(row)]
-    kept = [pair for pair in pairs if pair[1].metrics]
+    kept = [pair for pair in pairs if _counts_more_than_tokens(pair[1])]
     full_lines = {pair[1].line for pair in kept}
     dropped = [
         Problem(line=line, what="no result in this row") for line, _ in records if line not in full_lines
     ]
     if dropped and not kept and not results_in(table.header):
         dropped = [Problem(line=table.line, what="no column names a known result: rows are counted only")]
+    if simulated:
+        dropped.append(Problem(line=table.line, what="rows of a simulation are counted, and no results"))
     return benchmark(
         source,
         "bench_csv",
@@ -145,12 +170,22 @@ def _read(source: Source) -> Reading:
 def _row(
     line: int, row: Mapping[str, Any], units: Units, told: file_names.Hints
 ) -> tuple[Facts, Measurement]:
-    found = read_row(row, units, told.facts)
+    found = read_row(_with_name(row), units, told.facts)
     take_options(found)
     requests.label_computed(found)
     found.workload = file_names.fill_load(found.workload, told)
     point = serving.complete(found.measurement(_CLIENT, line))
     return found.facts, point
+
+
+def _with_name(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A row under no label of a load or a server, with its first cell as the test that it names."""
+    first = next(iter(row), "")
+    text = str(row.get(first) or "").strip()
+    told = any(place(label) or names.is_option(label) for label in row)
+    if told or not text or understand(first) is not None or cells.number(text) is not None:
+        return row
+    return {"test": text, **row}
 
 
 def take_options(found: Row) -> None:

@@ -24,7 +24,8 @@ _SHAPE = re.compile(r"(?P<key>[EN])=(?P<value>\d+)")
 _KEPT_KERNELS = 40
 _SEARCHED = 200
 _TIME = re.compile(
-    r"(?i)^(?:time[_ ]?(?:pct|\(%\)|%)|total[_ ]?(?:ms|time.*|ns|us)|.*cuda.*time.*|duration.*)$"
+    r"(?i)^(?:(?:self_)?(?:device|cuda|gpu)(?:_total|_time)*_(?:ns|us|ms)|time[_ ]?(?:pct|\(%\)|%)|"
+    r"total[_ ]?(?:ms|time.*|ns|us)|.*cuda.*time.*|duration.*)$"
 )
 _NAME = re.compile(r"(?i)^(?:kernel(?:[_ ]name)?|name|operation)$")
 

@@ -28,6 +28,8 @@ def _tuning_header(source: Source) -> list[str]:
 
 
 def _sniff_tuning(source: Source) -> float:
+    if source.head.startswith("Validator,") and "TunableOp" in source.head:
+        return 0.9
     header = set(_tuning_header(source))
     return 0.9 if any(shape <= header for shape in _SHAPES) else 0.0
 
@@ -38,6 +40,8 @@ def _read_tuning(source: Source) -> Reading:
     if not rows:
         raise Unreadable("the table is empty")
     header = [cell.strip() for cell in rows[0]]
+    if header[0] == "Validator":
+        return _tunable(source, rows)
     return benchmark(
         source,
         "gemm_tuning_csv",
@@ -46,6 +50,21 @@ def _read_tuning(source: Source) -> Reading:
         lines=LineCount(total=len(rows), understood=len(rows)),
         rows=len(rows) - 1,
         extra={"columns": header} | dict(_distinct(header, rows[1:])),
+    )
+
+
+def _tunable(source: Source, rows: list[list[str]]) -> Reading:
+    """PyTorch's TunableOp: what it was tuned with, and how many products; it has no header."""
+    validators = {row[1]: ",".join(row[2:]) for row in rows if row[0] == "Validator" and len(row) > 2}
+    solutions = [row for row in rows if row[0] != "Validator"]
+    return benchmark(
+        source,
+        "gemm_tuning_csv",
+        [],
+        kind="config",
+        lines=LineCount(total=len(rows), understood=len(rows)),
+        rows=len(solutions),
+        extra={"validators": validators, "operations": sorted({row[0] for row in solutions})},
     )
 
 
@@ -69,7 +88,8 @@ FORMATS = [
         docs=(
             "Shape and tuning tables of matrix products (`M,N,K,…`), of linear layers and of fused layers "
             "of experts (`token,model_dim,inter_dim,expert,topk,…`): rows are counted and the libraries and "
-            "types listed; they hold no serving result, whatever rate a layer reaches."
+            "types listed (PyTorch's TunableOp files too); they hold no serving result, whatever rate a "
+            "layer reaches."
         ),
     ),
 ]

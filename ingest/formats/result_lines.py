@@ -96,9 +96,27 @@ def _loose_record(text: str) -> dict[str, Any] | None:
         record.setdefault(label, one["value"])
     if not _has_result(record):
         return None
+    record |= _answered(text)
     record |= {f"{one['way']} tokens": one["n"] for one in _LENGTH.finditer(text)}
     first = min(one.start() for one in (*pairs, *bare))
     return record | _named(text[:first])
+
+
+_ANSWERED = re.compile(
+    r"(?<![\w.=])(?P<s>\d+(?:\.\d+)?) ?s\b\W+(?P<n>\d+) tokens\W+"
+    r"(?P<rate>\d+(?:\.\d+)?) ?(?:tok/s|t/s|tokens/s)"
+)
+_NEAR = 0.03
+
+
+def _answered(text: str) -> dict[str, Any]:
+    """Time and length of one answer before its rate, which they make: ``2.23s, 64 tokens, 28.7 tok/s``."""
+    found = _ANSWERED.search(text)
+    if found is None or not float(found["s"]) or not float(found["rate"]):
+        return {}
+    if abs(int(found["n"]) / float(found["s"]) / float(found["rate"]) - 1) > _NEAR:
+        return {}
+    return {"latency (s)": found["s"], "output tokens": found["n"]}
 
 
 _LOADS = ("concurrency", "input_len", "output_len", "batch_size", "request_rate")
