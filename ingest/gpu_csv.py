@@ -24,7 +24,7 @@ _LONGEST_LINE = 4 << 20
 _LONGEST_NAME = 80
 _MOST_BLANKS = 6
 _DELIMITERS = (",", ";", "\t", "|")
-_NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z%°/]*)\s*$")
+_NUMBER = re.compile(r"\s*([-+]?(?:\d++(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z%°/]*)\s*$")
 _FIGURE = r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z%°]*)\s*"
 _SHARE_OF_WHOLE = re.compile(rf"{_FIGURE}/{_FIGURE}")
 _APART = re.compile(r"(?<=[A-Za-z%])[\s,|]+")

@@ -60,6 +60,8 @@ FOUND = {
     "corner.txt": "TTFT p50 (ms)||\n|-\n|",
     "monitor.txt": "GPU  POWER  GPU_T  MEM_T  GFX_CLK  GPU\n  0  430 W  60  50  1200 MHz  44%\n",
     "digits.txt": "$ vllm serve m --max-num-seqs " + "9" * 5000,
+    "cell.csv": "timestamp, index, power.draw [W]\n2026/11/30 03:34:35.757, 0, " + "9" * 80_000 + ".1.2\n",
+    "stats_stats.csv": "Type,Name,Request Count,Failure Count,Median Response Time,Average \x14,\x85\r\x85",
 }
 
 

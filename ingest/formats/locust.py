@@ -37,6 +37,8 @@ def _read(source: Source) -> Reading:
     if _HISTORY.match(source.head):
         raise Unreadable("Locust's history, second by second: its totals stand in the file beside it")
     table = [row for row in tables.delimited(source.text.lstrip("\ufeff")) if row]
+    if not table:
+        raise Unreadable("no row of the table can be told apart")
     header = [label.strip() for label in table[0]]
     whole = [row if len(row) >= len(header) else row[:-1] for row in table[1:]]  # a cut row ends in a part
     rows = [(line, dict(zip(header, row, strict=False))) for line, row in enumerate(whole, 2)]

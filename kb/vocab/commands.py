@@ -30,7 +30,7 @@ from kb.vocab.starts import (
     without_assignments,
 )
 
-_NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\Z")
+_NUMBER = re.compile(r"-?(?:\d++(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?\Z")
 _FLAG = re.compile(r"--?[A-Za-z]")
 _OPERATORS = ("&", "&&", "||", ";", "|", ">", ">>", "2>&1", "2>", "&>", "<")
 

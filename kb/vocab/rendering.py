@@ -17,7 +17,7 @@ from kb.vocab.dialects import canonical_dest, dialect
 from kb.vocab.options import Catalog, Option
 
 CONFIG_FILE = "llm-api.yaml"
-_NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\Z")
+_NUMBER = re.compile(r"-?(?:\d++(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?\Z")
 
 
 def render_command(  # noqa: PLR0913, PLR0917 - one command has as many parts
