@@ -124,6 +124,8 @@ def _measure(heading: str) -> str:
     if told := headed(heading):
         return re.sub(r"^(?:mean|p50) ", "", label_of(told))
     inner = understand(f"mean {cells.plain(heading.rsplit(' / ', 1)[-1])}")
+    if inner and inner.name in ("output_tok_s", "input_tok_s"):  # "Token-generation throughput"
+        return label_of(inner)
     return inner.name.partition("_ms_")[0] if inner and "_ms_" in inner.name else ""
 
 

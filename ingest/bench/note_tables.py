@@ -12,6 +12,7 @@ from itertools import islice, pairwise
 from typing import Any
 
 from ingest.bench import (
+    arrows,
     cell_units,
     cells,
     corners,
@@ -58,7 +59,7 @@ _FORESEEN = re.compile(r"(?i)\b(?:expected (?:\w+ )?results?|projected|hypotheti
 _UNMEASURED = re.compile(
     r"(?i)\b(?:performance expectations?|estimated (?:\w+ )?(?:performance|results|throughput|speeds?)"
     r"|(?:training|fine-?tuning) (?:throughput|speed|performance))\b"
-    r"|(?:^| / )(?:pre-?|fine-?)?(?:training|tuning)$"
+    r"|(?:^| / )(?:(?:pre-?)?training|fine-?tuning)$"
 )
 _AIMS = re.compile(  # lists that ask for figures, or repeat those of other places
     r"(?i)\b(?:targets?|goals?|slos?|slas?|requirements?|thresholds?|baselines?|budgets?|summary|findings)\b"
@@ -80,7 +81,7 @@ def points(table: Table, base: Facts, client: str) -> list[Pair]:
         or {words_of(cells.plain(label)) for label in table.header} >= _OF_EXPERTS
     ):
         return []
-    table = measured(_with_units(paired.split(table)))
+    table = measured(_with_units(paired.split(arrows.split(table))))
     if not serves_tokens(map(cells.plain, [*table.header, *(row[0] for _, row in table.rows if row)])):
         return []
     told = headed(table.heading) or captioned(table.caption) or stated(table)
