@@ -168,6 +168,7 @@ WRAPPERS: tuple[Wrapper, ...] = (
     ),
     Wrapper("ray", _by_pattern(r"\([\w .:-]{1,80}? pid=\d+, ip=[\d.a-f:]+\)\s"), 0.2),
     Wrapper("mpirun", _by_pattern(r"\[\d+,\d+\]<std(?:out|err)>:\s?")),
+    Wrapper("grep", _by_pattern(r"(?:[\w.@+-]+/)*[\w.@+-]+\.(?:log|out|err|txt|o\d+)[:-](?:\d+[:-])?"), 0.9),
     Wrapper("slurm", _by_pattern(r"\s?\d{1,5}:\s"), 0.9),
     Wrapper(
         "date stamp",

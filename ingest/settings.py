@@ -102,7 +102,11 @@ def release_of(version: str | None) -> str | None:
 
 def own_options(engine: str, dump: Mapping[str, Any]) -> dict[str, Any]:
     """Of the arguments of a program that runs the engine itself, those that some release of it knows."""
-    return {key: value for key, value in dump.items() if option(engine, None, key) is not None}
+    return {
+        key: value
+        for key, value in dump.items()
+        if option(engine, None, key) or option(engine, None, "--" + key.replace("_", "-"))
+    }
 
 
 def _was_computed(engine: str, key: str, value: Any) -> bool:

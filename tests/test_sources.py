@@ -61,6 +61,8 @@ def test_encodings(encoding: str) -> None:
         '{"__REALTIME_TIMESTAMP":"177236849@789012","MESSAGE":"%","_PID":"1"}',
         "@: %",
         "[1,@]<stdout>:%",
+        "logs/run-4b.o123:%",
+        "run_tp2.log:17@:%",
         "(RayWorkerWrapper pid=123@, ip=10.0.0.2) %",
         "2026-03-01T12:34:5@.7890123Z %",
         "\x1b[36mserver-1  | \x1b[0m%",

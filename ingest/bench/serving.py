@@ -17,6 +17,7 @@ from ingest.bench.identity import Facts
 from ingest.bench.placeholders import is_placeholder
 from ingest.bench.placing import rate
 from ingest.bench.quantities import labels, understand
+from ingest.settings import asked_settings, own_options
 from kb.model import Measurement
 
 HEADING = re.compile(
@@ -80,6 +81,7 @@ def is_headless(head: str) -> bool:
 
 _OWN_ROWS = ("Successful requests: ", "Benchmark duration (s): ", "Request throughput (req/s): ")
 _SHORT_ROW = re.compile(r"^(?P<label>[A-Za-z][^:=]{1,70}?):\s+(?P<value>\S+|not set)\s*$")
+_IN_PROCESS = "Offline Throughput Benchmark"  # SGLang's, which runs its engine itself
 _FIRST_ROWS = ("Backend", "Successful requests")
 
 
@@ -224,7 +226,7 @@ def _lengths(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def arguments_facts(arguments: Mapping[str, Any]) -> Facts:
     """What a client's arguments say about the server: the model, and the engine where the API is its own."""
-    name = arguments.get("model") or arguments.get("served_model_name")
+    name = arguments.get("model") or arguments.get("model_path") or arguments.get("served_model_name")
     backend = arguments.get("backend") or arguments.get("endpoint_type")
     spoken = [one for one in (name, arguments.get("served_model_name")) if isinstance(one, str)]
     told = next((names.quantization(one) for one in spoken if names.quantization(one)), None)
@@ -234,7 +236,10 @@ def arguments_facts(arguments: Mapping[str, Any]) -> Facts:
 def block_facts(block: Block) -> Facts:
     """What a table and the arguments before it say about the server; SGLang's tables name the back end."""
     facts = arguments_facts(block.arguments)
-    return replace(facts, engine=own_engine(block.rows.get("Backend")) or facts.engine)
+    if not block.title.startswith(_IN_PROCESS):
+        return replace(facts, engine=own_engine(block.rows.get("Backend")) or facts.engine)
+    asked = asked_settings("sglang", None, own_options("sglang", block.arguments))
+    return replace(facts, engine="sglang", settings=asked)
 
 
 def batch_load(arguments: Mapping[str, Any]) -> dict[str, Any]:

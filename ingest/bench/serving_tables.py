@@ -6,7 +6,6 @@ Owns reading all tables of one text with what stands around them. Which tool pri
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import takewhile
 
@@ -28,9 +27,7 @@ _PROFILED = re.compile(
 _FIELDS = ("Model", "Hardware", "GPU", "GPUs", "Engine", "Driver", "Profile", "Quantization", "Precision")
 
 
-def read_tables(
-    source: Source, form: str, tool: str, facts_of: Callable[[serving.Block], Facts] | None = None
-) -> Reading:
+def read_tables(source: Source, form: str, tool: str) -> Reading:
     """One point per table. A text without any, or with templates only, is ``Unreadable``."""
     lines = list(source.lines())
     found = serving.blocks(lines)
@@ -43,8 +40,10 @@ def read_tables(
     if not filled:
         raise Unreadable(blank[0][1])
     page = commanded([text for _, text in lines], page_facts([text for _, text in lines if len(text) < 300]))
-    told = facts_of or serving.block_facts
-    pairs = [(with_page(told(block), page), serving.block_measurement(block, tool)) for block in filled]
+    pairs = [
+        (with_page(serving.block_facts(block), page), serving.block_measurement(block, tool))
+        for block in filled
+    ]
     cut = [
         Problem(line=block.line, what="the result table is cut off") for block in filled if not block.closed
     ]

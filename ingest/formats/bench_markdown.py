@@ -217,7 +217,7 @@ def _all_quoted(
     """Output of other benchmarks in fenced blocks (serving tables are read with the page's text)."""
     found, problems = list[Experiment](), list[Problem]()
     for before, fence in zip(["", *(one.text for one in page.fences)], page.fences, strict=False):
-        if "Serving Benchmark Result" in fence.text or fence.info.lower().split(" ")[0] in _PROGRAMS:
+        if "Benchmark Result =" in fence.text or fence.info.lower().split(" ")[0] in _PROGRAMS:
             continue
         told, warned = read_quoted(source, fence.text, fence.line + 1, least)
         below = _below(page, fence.line, base)
@@ -251,7 +251,7 @@ FORMAT = Format(
     kind="note",
     sniff=_sniff,
     read=_read,
-    version=7,
+    version=8,
     docs=(
         "Markdown write-ups. Read are: tables whose columns name results (one point per row), tables "
         "whose rows do (one per column), and tables of one metric that a heading names (one per cell); "

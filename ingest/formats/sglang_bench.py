@@ -73,8 +73,7 @@ def _read_serving(source: Source) -> Reading:
 
 
 def _read_offline(source: Source) -> Reading:
-    form = "sglang_bench_offline_throughput"
-    return serving_tables.read_tables(source, form, _OFFLINE, lambda _: Facts(engine="sglang"))
+    return serving_tables.read_tables(source, "sglang_bench_offline_throughput", _OFFLINE)
 
 
 def _sniff_json(source: Source) -> float:
@@ -181,7 +180,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_offline,
         read=_read_offline,
-        version=2,
+        version=3,
         docs=(
             "The table of `sglang.bench_offline_throughput`. The last generation throughput is no result; "
             "it is kept as `last_output_tok_s`."

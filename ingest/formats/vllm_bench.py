@@ -242,7 +242,12 @@ def _sniff_throughput_json(source: Source) -> float:
 
 def _read_throughput_json(source: Source) -> Reading:
     documents = jsontext.load(source)
-    pairs = [(_model_of(one), _throughput_object(one, line)) for line, one in documents.objects()]
+    objects = [(line, part) for line, one in documents.objects() for part in (one, *_inner(one))]
+    pairs = [
+        (_model_of(one), _throughput_object(one, line)) for line, one in objects if "total_num_tokens" in one
+    ]
+    if not pairs:
+        raise Unreadable("no throughput result among the JSON's outer objects")
     return benchmark(
         source,
         "vllm_bench_throughput_json",
@@ -250,6 +255,11 @@ def _read_throughput_json(source: Source) -> Reading:
         tool=_THROUGHPUT,
         problems=documents.problems,
     )
+
+
+def _inner(one: dict[str, Any]) -> list[dict[str, Any]]:
+    """Results that an object holds by the names of their runs."""
+    return [part for part in one.values() if isinstance(part, dict)]
 
 
 _THROUGHPUT_KEYS = {
@@ -346,7 +356,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_throughput_json,
         read=_read_throughput_json,
-        version=2,
+        version=3,
         docs=("The JSON of `vllm bench throughput`; `tokens_per_second` counts input and output tokens."),
     ),
 ]
