@@ -124,9 +124,12 @@ def hardware(facts: Facts) -> Hardware:
     count, printed = split_count(facts.gpu)
     bare = re.sub(r"\s*\([^()]*\)", "", printed)  # remarks name what it is not ("not Max-Q")
     known = names.gpu(bare) or names.gpu(printed)
+    listed = [part.strip() for part in printed.split(", ")]
+    if len({one.name for part in listed if (one := names.gpu(part))}) > 1:  # a mixed machine is no one card
+        known, count = None, len(listed)
     return Hardware(
         gpu=known.name if known and known.source != "class entry" else printed,
-        arch=known.arch if known else names.arch(printed),
+        arch=known.arch if known else names.arch(printed) if len(listed) == 1 else None,
         memory_gib=known.memory_gib if known else None,
         count=facts.gpu_count if facts.gpu_count is not None else count,
         driver=facts.driver,
