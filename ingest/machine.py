@@ -71,8 +71,9 @@ def described_cards(told: Any) -> tuple[list[str], float | None]:
     names, sizes = list[str](), set[float]()
     for card in cards:
         count = card.get("count")
-        if isinstance(card.get("name"), str):
-            names += [card["name"]] * (count if isinstance(count, int) and 0 < count <= 1024 else 1)
+        name = card.get("name", card.get("model"))
+        if isinstance(name, str):
+            names += [name] * (count if isinstance(count, int) and 0 < count <= 1024 else 1)
         for key, value in card.items():
             if re.match(r"memory_total_mib", str(key)) and isinstance(value, int | float):
                 sizes.add(float(value))
@@ -81,14 +82,14 @@ def described_cards(told: Any) -> tuple[list[str], float | None]:
 
 _QUERIED = re.compile(
     r"(?P<name>(?:NVIDIA|Tesla|Quadro|GeForce)[^,\n]{1,60}?)"
-    r"(?:, *(?:(?P<memory>\d{3,7}) MiB|(?P<driver>\d{3}\.\d[\d.]*)))+"
+    r"(?:, *(?:(?P<memory>\d{3,7}) MiB|(?P<driver>\d{3}\.\d[\d.]*)))+?(?:, *\d{1,7} MiB)*"
 )
 
 
 def queried_cards(text: str) -> tuple[list[str], float | None, str | None] | None:
     """Products, memory (MiB) and driver of lines that nvidia-smi prints for a query, or ``None``.
 
-    A line names a card and after it, in any order, its memory and its driver.
+    A line names a card and after it, in any order, its memory and its driver; then what is used or free.
     """
     lines = [_QUERIED.fullmatch(line.strip()) for line in text.strip().splitlines()]
     cards = [one for one in lines if one]

@@ -131,7 +131,7 @@ def _take(facts: Facts, key: str, value: str) -> None:
     elif where == ("identity", "engine_version"):
         if not VAGUE_ENGINE.search(key) and re.match(r"v?\d+\.\d+", value):
             facts.engine_version = facts.engine_version or value.split(maxsplit=1)[0].removeprefix("v")
-    elif where[0] == "identity":
+    elif where[0] == "identity" and where[1] != "image":
         _identity(facts, where[1], _AT_ADDRESS.sub("", value))
 
 

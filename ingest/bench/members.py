@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ingest.bench import cells
+from ingest.bench import cells, relabel
 from ingest.bench.families import statistic
 from ingest.bench.places import place
 from ingest.bench.quantities import RESULTS, understand
@@ -95,6 +95,21 @@ def is_spread(key: str, value: Mapping[str, Any]) -> bool:
 
 
 _COUNTS = ("count", "n", "num", "samples", "num_samples", "size")  # of what was measured
+
+
+_REQUESTS = re.compile(r"(?:per_|single_)?requests?(?:_details|_results)?|(?:request|individual)_results")
+
+
+def made_by_each(value: Mapping[str, Any]) -> dict[str, float]:
+    """How many tokens the requests made that an object lists one by one, for the arithmetic of its rates."""
+    for key, listed in value.items():
+        if isinstance(listed, list) and _REQUESTS.fullmatch(str(key).lower()):
+            made = [one.get("output_tokens") if isinstance(one, Mapping) else None for one in listed]
+            numbers = [one for one in made if isinstance(one, int | float)]
+            asked = (value.get(name, len(made)) for name in ("num_requests", "n_requests", "total_requests"))
+            if numbers and len(numbers) == len(made) and all(one == len(made) for one in asked):
+                return {relabel.MADE: sum(numbers)}
+    return {}
 
 
 def by_cases(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:

@@ -82,7 +82,14 @@ def fits(key: str, raw: Any) -> bool:
     """Text for what is named, a number for what is counted, so that ``vllm: true`` names no engine."""
     if isinstance(raw, bool):
         return key == "speculation"
-    if key in _TEXTUAL or key in ("kv_dtype", "moe_backend", "attention_backend", "speculation", "dtype"):
+    if key in _TEXTUAL or key in (
+        "image",
+        "kv_dtype",
+        "moe_backend",
+        "attention_backend",
+        "speculation",
+        "dtype",
+    ):
         return isinstance(raw, str) or key in ("test", "engine_version", "driver", "cuda")
     if key in _WIDE and _COUNTED.fullmatch(cells.plain(str(raw))):
         return True
@@ -109,6 +116,9 @@ def put(row: Row, kind: str, key: str, raw: Any) -> None:
         row.named.add("gpu_count")
     elif key == "engine":
         _put_engine(row, str(value))
+    elif key == "image":
+        if (image := engine_of_image(str(value)))[0]:
+            _put_server(row, str(image[0]), image[1])
     elif key == "engine_version":
         _put_fact(row, key, names.release(str(value)))
     else:

@@ -61,7 +61,7 @@ _DERIVED = re.compile(
     r"\b(?:spread|half width|variance|var|cv|ci|drift|reduction|improve(?:d|ment)?|increase|decrease|stable"
     r"|attainment|delta|diff|difference|change|gain|speedup|overhead|penalty|regression|savings?|cost"
     r"|ratio|price|usd|dollars?|stderr|uplift|degradation|ceiling|saturation"
-    r"|expected|projected|theoretical|hypothetical|above|below)\b"
+    r"|expected|projected|theoretical|hypothetical|simulated|above|below)\b|^warm ?up\b"
 )
 _TALLY = re.compile(
     r"\b(?:counts?|scores?|levels)\b"

@@ -6,19 +6,21 @@ Owns renaming the labels of a record before it is read. Must not read a record's
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ingest.bench import cells
 from ingest.bench.places import place
 from ingest.bench.quantities import understand, words_of
 
+MADE = "output tokens of the requests listed"  # not a label of theirs
 _NEAR = 0.02
 _PLAIN_RATE = re.compile(r"(?:rps|qps)(?: (?:value|label))?")
 _REQUEST_RATE = "request throughput (req/s)"
 _MEASURED = re.compile(r"\d*\.\d{3,}")  # nobody asks for a rate to a thousandth
 _RUN = re.compile(r"total (?:request )?latency(?: (?:ms|s|sec|seconds))?")
 _WINDOW = re.compile(r"(?:n |max )?(?:ctx|context)(?: len| length| size)?")
+_SIZE = re.compile(r"(?:n )?ctx(?: len| length| size)?|(?:max |n )?context (?:len|length|size)")
 _PROMPT = re.compile(
     r"(?:avg |mean |actual )?(?:prompt|input) (?:len|length|tok|toks|tokens)|isl|n prompt|prompt n"
 )
@@ -39,14 +41,16 @@ def relabelled(record: Mapping[str, Any]) -> dict[str, Any]:
     _rates(record, names)
     _speeds(record, names)
     _times(names)
-    _run(names)
+    _run(record, names)
     _tallies(record, names)
     _tokens(names)
     _totals(record, names)
     _loads(record, names)
     taken = {new for old, new in names.items() if new != old} & record.keys()
     return {
-        label if names.get(label) in taken else names.get(label, label): raw for label, raw in record.items()
+        label if names.get(label) in taken else names.get(label, label): raw
+        for label, raw in record.items()
+        if label != MADE
     }
 
 
@@ -175,18 +179,23 @@ def _speeds(record: Mapping[str, Any], names: dict[str, str]) -> None:
         and told.name in _TOKEN_RATES
         and (value := cells.number(record[label]))
     }
-    made, seconds = _figure(record, "output_tokens") or _answer(record), _figure(record, "duration_s")
+    seconds = _figure(record, "duration_s")
+    made = cells.number(record.get(MADE)) or _figure(record, "output_tokens") or _answer(record)
     whole = [one for one in rates if made and seconds and _is_near(made / seconds, rates[one])]
     single = [one for one in rates if _is_single(record, rates[one])]
     total = [one for one in single if _is_total(one)]
     if total and "input" not in words_of(total[0]) and _answer(record) > 0:
         names[total[0]] = "output token throughput (tok/s)"  # over the total time
-    elif len(rates) > 1 and len(whole) == 1:
-        names[whole[0]] = "aggregate output token throughput (tok/s)"
+    elif len(rates) > 1 and len(chosen := [one for one in whole if _is_total(one)] or whole) == 1:
+        names[chosen[0]] = "aggregate output token throughput (tok/s)"
+        for label in rates:
+            if _is_total(chosen[0]) and _MEAN_RATE.match(words_of(label)):
+                names[label] = "output tok/s per user"
     elif len(single) == 1 and any(one not in single and not _is_total(one) for one in rates):
         names[single[0]] = "output tok/s per user"
 
 
+_MEAN_RATE = re.compile(r"(?:avg|mean|average) ")  # beside that of all: over requests
 _TIME_OF_ONE = re.compile(
     r"(?:avg |average |mean )?(?:inference |response |request )?time (?:s|ms|sec|secs|seconds)"
 )
@@ -253,8 +262,8 @@ def is_measured(raw: Any) -> bool:
     return _MEASURED.fullmatch(cells.plain(str(raw))) is not None
 
 
-def _run(names: dict[str, str]) -> None:
-    """A total latency beside the mean of single ones is the time of the run."""
+def _run(record: Mapping[str, Any], names: dict[str, str]) -> None:
+    """A total latency beside the mean of single ones is that of the run, as one that explains the rate."""
     whole = [label for label in names if _RUN.fullmatch(words_of(label))]
     single = any(
         (told := understand(label)) and told.name == "e2e_ms_mean" for label in names if label not in whole
@@ -262,10 +271,21 @@ def _run(names: dict[str, str]) -> None:
     if not single and not whole and _tells_one(names):
         for label in [one for one in names if _TOTAL.fullmatch(words_of(one))]:
             names[label] = words_of(label).replace("total", "duration").replace(" time", "")
-    for label in whole if single else ():
+    for label in whole if single or _makes_rate(record, names, whole) else ():
         names[label] = (
             words_of(label).replace("total request latency", "total latency").replace("latency", "duration")
         )
+
+
+def _makes_rate(record: Mapping[str, Any], names: Mapping[str, str], whole: list[str]) -> bool:
+    """Whether all tokens over a lone total latency, in seconds, are the rate beside it."""
+    made, seconds = _figure(record, "output_tokens"), [cells.number(record[label]) for label in whole]
+    if len(seconds) != 1 or not made or not seconds[0]:
+        return False
+    rates = (
+        cells.number(record[one]) for one in names if (told := understand(one)) and told.name in _TOKEN_RATES
+    )
+    return any(rate and _is_near(made / seconds[0], rate) for rate in rates)
 
 
 _TOTAL = re.compile(r"total(?: time)? (?:s|sec|secs|seconds|ms)")
@@ -314,15 +334,25 @@ def _totals(record: Mapping[str, Any], names: dict[str, str]) -> None:
 
 
 def _loads(record: Mapping[str, Any], names: dict[str, str]) -> None:
-    """A context beside a prompt's length is the window; "N" beside the speed of one client counts clients."""
+    """A context beside a prompt's length or an answer's limit is the window.
+
+    "N" beside the speed of one client counts clients.
+    """
     prompts = [label for label in names if _PROMPT.fullmatch(words_of(label))]
+    limits = [label for label in names if words_of(label) == "max tokens"] if not _reads(names) else []
     single = any((told := understand(label)) and told.name.endswith("_per_user") for label in names)
     for label in names:
         words = words_of(label)
-        if prompts and _WINDOW.fullmatch(words):
+        if (prompts and _WINDOW.fullmatch(words)) or (limits and _SIZE.fullmatch(words)):
             names[label] = "context window"
         elif (single and words == "n") or (words == "level" and _sweeps_clients(record)):
             names[label] = "clients"
+
+
+def _reads(names: Iterable[str]) -> bool:
+    """Whether something of reading is told, which the context given may have set."""
+    told = [one.name for label in names if (one := understand(label))]
+    return any("input_tok_s" in name or name.startswith(("ttft", "prefill")) for name in told)
 
 
 def _sweeps_clients(record: Mapping[str, Any]) -> bool:

@@ -86,7 +86,11 @@ def _take_bare_percentiles(row: Row) -> None:
     """Percentiles of nothing ("p50_s", "p99_s") beside other results are those of whole requests."""
     bare = {label: told for label in row.rest if (told := _BARE.fullmatch(words_of(label)))}
     beside = bool(row.metrics) or any(_SHARE.fullmatch(words_of(label)) for label in row.rest)
-    if len(bare) < 2 or not beside or any(name.startswith("e2e") for name in row.metrics):
+    if (
+        len(bare) < (1 if "request_s" in row.metrics else 2)
+        or not beside
+        or any(name.startswith("e2e") for name in row.metrics)
+    ):
         return
     for label, told in bare.items():
         cell = cells.read_cell(row.rest[label])

@@ -47,14 +47,15 @@ _FOLDED = ("median", "mean", "average", "avg", "best", "aggregate", "summary", "
 _DETAILS = re.compile(r"metrics|timings?|stats|usage|result|response")
 _ASKED = re.compile(
     r"(?:latency_|target_)?(?:slos?|slas?)(?:_targets?)?|(?:slo_)?objectives|(?:\w+_)?thresholds(?:_m?s)?"
-    r"|theoretical(?:_\w+)?"
-)  # no results, but wishes
+    r"|theoretical(?:_\w+)?|(?:\w+_)?gates?|limits|acceptance(?:_criteria)?|(?:selection|acceptance)_policy"
+    r"|warm_?up(?:_\w+)?"
+)  # no results, but wishes, or what went before
 _OF_EACH = re.compile(
     r"(?:per_)?(?:streams?|lanes?|requests?|responses|completions|clients|users?)(?:_details|_results)?"
 )
 _CARDS = re.compile(r"(?:gpus?|accelerators?|devices|cards)(?:_info|_list)?")
 _NUMBERED = (
-    (re.compile(r"prefill|context|input|prompt|isl|ctx|length"), "input_len"),
+    (re.compile(r"prefill|context|input|prompt(?!s)|isl|ctx|length"), "input_len"),
     (re.compile(r"conc|users?|parallel|clients"), "concurrency"),
     (re.compile(r"batch|bs"), "batch_size"),
     (re.compile(r"rate|rps|qps"), "request_rate"),
@@ -136,7 +137,8 @@ def _object(value: Mapping[str, Any], around: dict[str, Any], path: tuple[str, .
         if isinstance(one, Mapping):
             said = _merged(said, _said(_about(str(key).lower().strip("_"), one)))
     if _is_result(own, said):
-        found.rows.append(said | _qualified(own, path) | _named(path, found.axes))
+        made = members.made_by_each(value)
+        found.rows.append(said | _qualified(own, path) | made | _named(path, found.axes))
     elif own.get("ok") is False or own.get("success") is False or own.get("status") in ("failed", "error"):
         found.failed.append(said | own)
     found.rows += [said | one | _named(path, found.axes) for one in members.by_cases(value)]

@@ -34,7 +34,8 @@ def _sniff(source: Source) -> float:
     results = {one.name for one in told if one.name.startswith(RESULTS)}
     placed = {place(key) for key in keys} - {None}
     quality = any(one.name == "accuracy" for one in told)
-    if results and len(results) + len(placed) + quality >= 2:
+    counted = any(one.name in ("output_tokens", "duration_s") for one in told)
+    if results and len(results) + len(placed) + quality + counted >= 2:
         return 0.85 if len(results) > 1 else 0.5
     if results and requests.kinds_of(keys) >= {"id", "success"}:
         return 0.5  # single requests, one a line
@@ -73,8 +74,11 @@ def _read(source: Source) -> Reading:
 
 
 def _told(point: Measurement) -> Measurement:
-    """A point without rates of nothing that no count of requests explains."""
-    if "completed" in point.metrics:
+    """A point without rates of nothing that no count explains; counts of nothing are no result."""
+    metrics = point.metrics
+    if metrics.get("completed") == 0 and "failed" not in metrics and not any(metrics.values()):
+        return replace(point, metrics={})
+    if "completed" in metrics:
         return point
     kept = {name: value for name, value in point.metrics.items() if value or not name.endswith("tok_s")}
     return replace(point, metrics=kept)
@@ -131,7 +135,7 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
-    version=7,
+    version=8,
     docs=(
         "Results in JSON of people's own making: every object that holds a latency, a throughput or a "
         "score under a name that says so is a point; what the objects around it say of model, hardware, "
