@@ -11,9 +11,11 @@ from collections.abc import Iterator
 
 MAGIC = b"\x1b["
 _EVERY = re.compile(rb"Every \d+[.,]\d+s: ")
-_TOKEN = re.compile(r"\x1b\[([0-9;?]{0,16})([@-~])|\x1b[()][0-9A-Za-z]|\x1b[=>78M]|([^\x1b])", re.DOTALL)
+_TOKEN = re.compile(
+    r"\x1b\[([0-9;?]{0,16})([@-~])|\x1b[()][0-9A-Za-z]|\x1b[=>78M]|([^\x00-\x1f\x7f-\x9f]+)|([\r\n\b])"
+)
 _BORDER = ("|", "+")
-_WIDEST, _TALLEST = 1000, 500
+_WIDEST, _TALLEST = 500, 300
 
 
 def is_recorded(head: bytes) -> bool:
@@ -27,6 +29,8 @@ def replay(text: str) -> Iterator[str]:
     for found in _TOKEN.finditer(text):
         if found[3]:
             screen.put(found[3])
+        elif found[4]:
+            screen.step(found[4])
         elif found[2]:
             screen.control(found[1], found[2])
             if is_below and screen.row == 0:
@@ -37,20 +41,24 @@ def replay(text: str) -> Iterator[str]:
 
 
 class _Screen:
-    """Cells by row, and where the cursor stands; both count from 0."""
+    """Rows from the top, and where the cursor stands; both count from 0."""
 
     def __init__(self) -> None:
-        self.rows: dict[int, dict[int, str]] = {}
+        self.rows: list[str] = []
         self.row = self.column = self.width = 0
 
-    def put(self, letter: str) -> None:
-        """One letter, or a control character, at the cursor."""
-        if letter in "\r\n\b":
-            self._move(self.row + (letter == "\n"), self.column - 1 if letter == "\b" else 0)
-        elif letter.isprintable():
-            self.rows.setdefault(self.row, {})[self.column] = letter
-            self.width = max(self.width, self.column + 1)
-            self._move(self.row, self.column + 1)
+    def put(self, letters: str) -> None:
+        """Letters of one row at the cursor, over what stood there."""
+        end = min(self.column + len(letters), _WIDEST)
+        self.rows += [""] * (self.row + 1 - len(self.rows))
+        row = self.rows[self.row]
+        self.rows[self.row] = row[: self.column].ljust(self.column) + letters[: end - self.column] + row[end:]
+        self.width = max(self.width, end)
+        self._move(self.row, end)
+
+    def step(self, letter: str) -> None:
+        """A line's end, a carriage return or a step back."""
+        self._move(self.row + (letter == "\n"), self.column - 1 if letter == "\b" else 0)
 
     def control(self, parameters: str, kind: str) -> None:
         """A sequence that moves the cursor or clears; others change nothing that can be read."""
@@ -64,18 +72,14 @@ class _Screen:
             down, right = {"A": (-1, 0), "B": (1, 0), "C": (0, 1), "D": (0, -1)}[kind]
             self._move(self.row + down * (first or 1), self.column + right * (first or 1))
         elif kind == "J" and first in (0, 2):
-            self.rows = {} if first else {at: one for at, one in self.rows.items() if at < self.row}
-        elif kind == "K":
-            self._clear_row(first)
-        elif kind == "X":
-            for at in range(self.column, self.column + (first or 1)):
-                self.rows.get(self.row, {}).pop(at, None)
+            del self.rows[0 if first else self.row :]
+        elif kind in "KX":
+            self._clear(kind, first)
 
     def text(self) -> str:
         """The rows from the top, those joined that a narrow screen broke."""
-        lines = [self._line(at) for at in range(max(self.rows, default=-1) + 1)]
         joined: list[str] = []
-        for line in lines:
+        for line in map(str.rstrip, self.rows):
             if joined and self._is_rest(line) and joined[-1][:1] in _BORDER:
                 joined[-1] = joined[-1].ljust(self.width) + line
             else:
@@ -85,14 +89,18 @@ class _Screen:
     def _is_rest(self, line: str) -> bool:
         return line[-1:] in _BORDER and line[:1] not in _BORDER
 
-    def _line(self, row: int) -> str:
-        cells = self.rows.get(row, {})
-        return "".join(cells.get(at, " ") for at in range(max(cells, default=-1) + 1)).rstrip()
-
-    def _clear_row(self, part: int) -> None:
-        cells = self.rows.get(self.row, {})
-        kept = {0: range(self.column), 1: range(self.column + 1, _WIDEST)}.get(part, range(0))
-        self.rows[self.row] = {at: one for at, one in cells.items() if at in kept}
+    def _clear(self, kind: str, told: int) -> None:
+        if self.row >= len(self.rows):
+            return
+        row, at = self.rows[self.row], self.column
+        if kind == "X":
+            told = min(told or 1, _WIDEST)
+            row = row[:at] + " " * len(row[at : at + told]) + row[at + told :]
+        elif told == 0:
+            row = row[:at]
+        else:
+            row = " " * len(row[: at + 1]) + row[at + 1 :] if told == 1 else ""
+        self.rows[self.row] = row
 
     def _move(self, row: int, column: int) -> None:
         self.row = min(max(row, 0), _TALLEST)

@@ -34,7 +34,8 @@ HEAD_BYTES = 64 * 1024
 CHUNK_BYTES = 4 * 1024 * 1024
 MAX_LINE_BYTES = 64 * 1024 * 1024
 _MAGIC_BYTES = 512
-_MOST_RECORDED = 2 << 20  # a screen each two seconds for a day
+_MOST_RECORDED = 1 << 20
+_MOST_REPLAYED = 16 << 20
 STDIN = "-"
 BROKEN = DAMAGED
 SKIPPED_FOLDERS = frozenset({".git", "__pycache__", ".venv", "node_modules", ".mypy_cache", ".ruff_cache"})
@@ -85,9 +86,17 @@ class Source:
         """The screens that ``watch`` wrote for a terminal, one below the other."""
         with stream:
             data = stream.read(_MOST_RECORDED)
-            if stream.read(1):
-                self.trouble = f"of the recorded screens only the first {_MOST_RECORDED >> 20} MiB were read"
-        return io.BytesIO("".join(replay(decode(data))).encode())
+            is_cut = bool(stream.read(1))
+        screens = io.BytesIO()
+        for screen in replay(decode(data)):
+            is_cut = is_cut or screens.tell() > _MOST_REPLAYED
+            if screens.tell() > _MOST_REPLAYED:
+                break
+            screens.write(screen.encode())
+        if is_cut:
+            self.trouble = "of the recorded screens only the first were read"
+        screens.seek(0)
+        return screens
 
     def _open_raw(self) -> BinaryIO:
         if self._raw is not None:
