@@ -17,14 +17,14 @@ from ingest.enrich import completed, enrich, say
 from ingest.folder_names import named_by
 from ingest.hints import HINTS, HOW, PART, Hints
 from ingest.homes import home
-from ingest.matching import AFTER, OVERLAP, Draft, Match, Piece, best_match, matches
+from ingest.matching import AFTER, OVERLAP, Draft, Match, Piece, best_match, matches, told_by
 from ingest.namesakes import fitting
 from ingest.nodes import united
 from ingest.points import is_same_point, merged
 from ingest.series import crowded_folders, may_be, note_for, notes_of_folders, series_key
 from ingest.snapshots import describe_machines
 from ingest.spans import Find, nothing_kept
-from kb.model import Experiment, Measurement, Reading, Telemetry
+from kb.model import Experiment, Measurement, Reading
 from kb.store.runs import ID_CHARACTERS, Assembled
 
 ORDER = (
@@ -94,6 +94,7 @@ def assemble(
     work = Work(drafts, claimed, hints)
     every_piece = [*outside, *(one for pieces in sites.values() for one in pieces)]
     work.noted = notes_of_folders(every_piece)
+    work.benchmarks = frozenset(one.path for one in every_piece if one.part == "measurement")
     crowded = crowded_folders(every_piece)
     for draft in (one for found in drafts.values() for one in found):
         draft.crowded = draft.folder in crowded
@@ -119,7 +120,7 @@ class Work:
     def __init__(self, drafts: Mapping[str, list[Draft]], claimed: Claimed, hints: Hints) -> None:
         self.drafts, self.links, self.hints = drafts, claimed.links, hints
         self.series: dict[str, Draft] = {}
-        self.noted: dict[str, Experiment] = {}
+        self.benchmarks, self.noted = frozenset[str](), dict[str, Experiment]()
         self.machines: list[tuple[Draft, Piece]] = []
 
     def join(self, piece: Piece, drafts: list[Draft], site: str, *, near: bool) -> None:
@@ -131,6 +132,7 @@ class Work:
             else drafts
         )
         allowed = [one for one in here if linked.get(run_id(one.anchor, one.ordinal)) is not False]
+        allowed = [one for one in allowed if not self._is_of_another(piece, one)]
         forced = [one for one in here if linked.get(run_id(one.anchor, one.ordinal))]
         if not forced and (allowed := [] if self.hints.is_separate(piece) else allowed):
             forced = self.hints.joined(piece, allowed)
@@ -153,6 +155,12 @@ class Work:
         """Benchmarks without a server, as drafts."""
         return list(self.series.values())
 
+    def _is_of_another(self, piece: Piece, draft: Draft) -> bool:
+        """Whether a benchmark lies below a run beside whose log one of the same name lies: the run's own."""
+        below = piece.folder.startswith(f"{draft.folder}/") and home(piece.folder) != draft.folder
+        own = f"{draft.folder}/{PurePosixPath(piece.path).name}"
+        return piece.part == "measurement" and below and own in self.benchmarks
+
     def _alone_in(self, folder: str) -> list[Draft]:
         """Benchmarks without a server that lie in a folder; else those that are at home where it is."""
         lone = [one for one in self.series.values() if not one.imported]
@@ -167,7 +175,7 @@ class Work:
 
     def _join_one(self, piece: Piece, drafts: list[Draft], *, near: bool) -> bool:
         """Give a piece to its best match, or to every benchmark of its folder that it may describe."""
-        told = _told(piece)
+        told = told_by(piece)
         if piece.part == "trace" and len(drafts) > 1:
             covered = [one for one in matches(piece, told, drafts, near=near) if OVERLAP in one.how]
             covered = [one for one in covered if AFTER in one.how] or covered
@@ -270,29 +278,11 @@ def _records_a_start(reading: Reading) -> bool:
     return bool(reading.experiments) and not RECORDED.isdisjoint(reading.extra.get("run") or ())
 
 
-def _told(piece: Piece) -> Experiment | None:
-    """What a piece says of the run that it belongs to; a trace says at least when it was."""
-    told = next(iter(piece.reading.experiments), None)
-    telemetry = piece.reading.telemetry
-    if piece.part != "trace" or telemetry is None:
-        return told
-    told = told or Experiment()
-    hardware = told.hardware._replace(count=_busy_gpus(telemetry))
-    return replace(told, hardware=hardware, started=telemetry.started, ended=telemetry.ended)
-
-
-def _busy_gpus(telemetry: Telemetry) -> int | None:
-    """How many GPUs of a trace worked; a trace of one GPU is of one, busy or not."""
-    if len(telemetry.gpus) == 1:
-        return 1
-    return sum(1 for one in telemetry.gpus if one.busy.get("samples")) or None
-
-
 def _take(piece: Piece, match: Match) -> None:
     """Add to a run what a piece tells of it."""
     draft = match.draft
     draft.attach(piece, match.how, match.sure)
-    told = _told(piece) if piece.part in TELLING else None
+    told = told_by(piece) if piece.part in TELLING else None
     if told is not None:
         timed = piece.part == "metadata"
         draft.experiment = enrich(

@@ -83,8 +83,11 @@ def _told(launch: Launch) -> Launch:
     environment = {key: value for key, value in launch.environment.items() if not _is_variable(value)}
     model = None if _has_hole(launch.model) else launch.model
     served = settings.get("served_model_name")
+    served = served[0] if isinstance(served, list) and served else served
     if model and _ANY_PLACE.fullmatch(model):  # where a container finds whatever model it is given
-        model = str(served[0] if isinstance(served, list) and served else served or "") or None
+        model = str(served or "") or None
+    elif launch.model and not model and "/" in str(served):  # a variable names the place, the name is a hub's
+        model = str(served)
     return launch._replace(settings=settings, environment=environment, model=model)
 
 

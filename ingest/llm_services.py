@@ -46,9 +46,9 @@ def more_words(environment: dict[str, str]) -> list[str]:
 
 
 def group_size(node: Mapping[str, Any]) -> int:
-    """How many pods one server of a LeaderWorkerSet spans."""
+    """How many pods one server of a LeaderWorkerSet, or of a role of AIBrix's, spans."""
     group = node.get("leaderWorkerTemplate")
-    size = group.get("size") if isinstance(group, Mapping) else None
+    size = group.get("size") if isinstance(group, Mapping) else node.get("podGroupSize")
     return size if isinstance(size, int) and not isinstance(size, bool) and 0 < size < 1000 else 1
 
 

@@ -6,14 +6,14 @@ Owns the weights of each kind of evidence and what rules a pair out. Must not ch
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from ingest.agreement import common
 from ingest.namesakes import Named, fitting
 from ingest.windows import Window, overlap, window
-from kb.model import Experiment, Reading
+from kb.model import Experiment, Reading, Telemetry
 
 NAMED, TIMES, PORT, MODEL, NAME, ALONE, FOLDER = 0.95, 0.7, 0.5, 0.3, 0.4, 0.85, 0.3
 NAMESAKE, PLAIN_NAMESAKE, SETTINGS, USUAL_PORT = 0.8, 0.5, 0.6, 0.2
@@ -72,6 +72,24 @@ class Match:
     draft: Draft
     sure: float
     how: str
+
+
+def told_by(piece: Piece) -> Experiment | None:
+    """What a piece says of the run that it belongs to; a trace says at least when it was."""
+    told = next(iter(piece.reading.experiments), None)
+    telemetry = piece.reading.telemetry
+    if piece.part != "trace" or telemetry is None:
+        return told
+    told = told or Experiment()
+    hardware = told.hardware._replace(count=_busy_gpus(telemetry))
+    return replace(told, hardware=hardware, started=telemetry.started, ended=telemetry.ended)
+
+
+def _busy_gpus(telemetry: Telemetry) -> int | None:
+    """How many GPUs of a trace worked; a trace of one GPU is of one, busy or not."""
+    if len(telemetry.gpus) == 1:
+        return 1
+    return sum(1 for one in telemetry.gpus if one.busy.get("samples")) or None
 
 
 def best_match(piece: Piece, told: Experiment | None, drafts: Sequence[Draft], *, near: bool) -> Match | None:

@@ -15,9 +15,11 @@ from kb.vocab.engines import canonical_engine
 from kb.vocab.gpus import find_gpu
 
 KIND = re.compile(
-    r"^kind:\s*['\"]?(?:NIMService|NIMCache|Workspace|InferenceSet|InferenceService)\b", re.MULTILINE
+    r"^kind:\s*['\"]?(?:NIMService|NIMCache|Workspace|InferenceSet|InferenceService|Model)\b", re.MULTILINE
 )
-OWNER = re.compile(r"^apiVersion:\s*['\"]?(?:apps\.nvidia\.com|kaito\.sh|serving\.kserve\.io)/", re.MULTILINE)
+OWNER = re.compile(
+    r"^apiVersion:\s*['\"]?(?:apps\.nvidia\.com|kaito\.sh|kubeai\.org|serving\.kserve\.io)/", re.MULTILINE
+)
 _ANY_MODEL = re.compile(r"^(?:nvidia/)?(?:llm-nim|multi-llm)$")  # an image that serves whatever it is given
 _WORDS = ("vllm", "sglang", "tensorrt", "trtllm", "tgi")
 _WIDTHS = (("tensor", "tensor_parallel_size"), ("pipeline", "pipeline_parallel_size"))
@@ -45,7 +47,9 @@ def operated(found: Sequence[Any]) -> Iterator[Operated]:
             yield _nim(spec, [one for one in known if one.get("kind") == "NIMCache"])
         elif kind in ("Workspace", "InferenceSet") and "kaito" in str(document.get("apiVersion")):
             yield from _kaito(document, known)
-        elif kind == "InferenceService":
+        elif kind == "Model" and "kubeai" in str(document.get("apiVersion")):
+            yield _kubeai(spec)
+        elif kind == "InferenceService" and "predictor" in spec:
             yield from _kserve(_inner(_inner(spec, "predictor"), "model"))
         elif "containers" not in str(document.get("spec"))[:100_000]:
             yield from _custom(spec)
@@ -110,9 +114,21 @@ def _kserve(model: Mapping[str, Any]) -> Iterator[Operated]:
         yield Operated(engine, name, {}, words, model.get("env"), model)
 
 
+def _kubeai(spec: Mapping[str, Any]) -> Operated:
+    address, profile = str(spec.get("url") or ""), str(spec.get("resourceProfile") or "")
+    words = [str(one) for one in spec.get("args") or ()]
+    card, _, count = profile.partition(":")
+    kind = next((one for one in re.split(r"[-_.]", card) if find_gpu(one)), None)
+    gpus = {"resources": {"limits": {"gpu": count}}} if kind and count.isdecimal() else {}
+    engine = canonical_engine(str(spec.get("engine") or "").lower())
+    model = re.sub(r"^\w+://", "", address) or None
+    return Operated(engine, model, {}, words, spec.get("env"), gpus, kind)
+
+
 def _custom(spec: Mapping[str, Any]) -> Iterator[Operated]:
     """A resource whose ``spec`` names a model of a hub and, beside it, arguments of a known engine."""
-    model = spec.get("model")
+    model = spec.get("model") or spec.get("modelName") or spec.get("modelId")
+    named = canonical_engine(str(spec.get("engine") or spec.get("backend") or spec.get("runtime") or ""))
     name = model.get("name") or model.get("id") if isinstance(model, Mapping) else model
     parts = [one for one in spec.values() if isinstance(one, Mapping)]
     given = [
@@ -121,7 +137,9 @@ def _custom(spec: Mapping[str, Any]) -> Iterator[Operated]:
         for key, value in part.items()
         if isinstance(value, list) and re.fullmatch(r"(?:vllm|sglang|trtllm)_?[aA]rgs", str(key))
     ]
-    if isinstance(name, str) and "/" in name and given:
+    if isinstance(name, str) and "/" in name and named and not given:
+        yield Operated(named, name, {}, [], spec.get("env"), spec)
+    elif isinstance(name, str) and "/" in name and given:
         key, value = given[0]
         serving = next(part for part in (spec, *parts) if key in part)
         width = serving.get("tensorParallelism") or serving.get("tensorParallelSize")

@@ -31,7 +31,8 @@ def experiment_of_recipe(document: Mapping[str, Any]) -> Experiment:
     backend, model = _inner(recipe, "backend"), _inner(recipe, "model")
     config = next((key for key in backend if key.endswith("_config") and _roles(backend[key])), "")
     engine, version = engine_of_image(str(model.get("container") or ""))
-    engine = canonical_engine(str(backend.get("type") or config.removesuffix("_config"))) or engine
+    if named := str(backend.get("type") or config.removesuffix("_config")):
+        engine = canonical_engine(named)  # "mocker" is none
     role = next((one for one in _ROLES if _inner(backend.get(config), one)), "")
     settings = {str(key).replace("-", "_"): value for key, value in _inner(backend.get(config), role).items()}
     environment = {str(key): str(value) for key, value in _inner(backend, f"{role}_environment").items()}

@@ -300,6 +300,21 @@ def test_two_files_of_one_name_are_of_one_benchmark() -> None:
     assert len(together(rows, whole)) == 1
 
 
+def test_a_benchmark_below_a_run_that_has_one_of_its_name_is_of_another_server() -> None:
+    pieces = [
+        server("out/server.log"),
+        bench("out/results.json"),
+        bench("out/other/results.json", point(2, 9.0)),
+    ]
+    runs = assemble({"out": pieces}, [], lambda _: (), Claimed())
+    assert sorted(run.experiment.sources for run in runs) == [
+        ("out/other/results.json",),
+        ("out/server.log", "out/results.json"),
+    ]
+    loads = [server("out/server.log"), bench("out/sum.json"), bench("out/rate_5/sum.json", point(2, 9.0))]
+    assert len(assemble({"out": loads}, [], lambda _: (), Claimed())) == 1
+
+
 def test_links_and_unlinks_of_the_user_win() -> None:
     logs = [server("/r/a.log"), server("/r/b.log")]
     x = bench("/r/x.json")

@@ -14,6 +14,7 @@ from typing import Any
 from ingest.chart_values import served_models
 from ingest.formats import Format, Unreadable
 from ingest.formats.engine_yaml import engine_of_keys
+from ingest.known_charts import affine
 from ingest.launches import engine_of_image, experiment_of
 from ingest.llm_services import ENGINE as SERVED_BY
 from ingest.llm_services import group_size, llm_service, more_words, server_of_values
@@ -225,6 +226,7 @@ def _product(node: Mapping[str, Any]) -> str | None:
     selector = node.get("nodeSelector")
     told = (selector.get(key) for key in _PRODUCTS) if isinstance(selector, Mapping) else ()
     product = next((one for one in told if isinstance(one, str)), None)
+    product = product or next(affine(node.get("affinity")), None)
     return re.sub(r"[-_]", " ", product) if isinstance(product, str) else None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ingest.formats import Format, Unreadable
 from ingest.formats.engine_yaml import knows
+from ingest.known_charts import MARKS, accelerator_of, launch_of
 from ingest.launches import command_words, engine_of_image, experiment_of
 from ingest.machine import hardware, known
 from ingest.sources import Source
@@ -20,6 +21,7 @@ from ingest.traces import line_count
 from ingest.yaml_text import documents
 from kb.model import Experiment, Hardware, Problem, Reading
 from kb.vocab.engines import ENGINES, Launch, canonical_engine, parse_command, parse_shell
+from kb.vocab.gpus import find_gpu
 
 _NAMES = r"vllm|sglang|trtllm|tensorrt[_-]llm|llama[_-]?cpp"
 _RECIPE = re.compile(r"^[ ]{0,4}gpu_type:[^\n]*$", re.MULTILINE)
@@ -46,6 +48,7 @@ _CARD_KEYS, _COUNT_KEYS = (
     ("accelerator", "gpu", "gpu_type", "gpu_name"),
     ("accelerator_count", "gpu_count", "num_gpus"),
 )
+_DEEPEST = 6
 _SUFFIX = re.compile(r"_(?:config|args|options|settings|features)$")
 
 
@@ -54,7 +57,7 @@ def sniff(source: Source) -> float:
     head = source.head
     if not source.name.lower().endswith((".yaml", ".yml")) or _OTHERS.search(head):
         return 0.0
-    if _RECIPE.search(head) and _WORKERS.search(head):
+    if (_RECIPE.search(head) and _WORKERS.search(head)) or MARKS.search(head):
         return 0.95
     if _COMMAND.search(head) and _STARTED.search(head):
         return 0.84
@@ -84,13 +87,19 @@ def _described(document: Any) -> Experiment | None:
     if is_recipe(document):
         return experiment_of_recipe(document)
     nodes = list(_mappings(document, 0))
+    if (stack := launch_of(nodes)) is not None:
+        asked = accelerator_of(stack[1])
+        return experiment_of(stack[0], hardware([asked.gpu], count=asked.count))
     launch = next((one for node in nodes if (one := _commanded(node)) is not None), None)
     launch = launch or _grouped(nodes) or _named(nodes)
     return experiment_of(launch, _hardware(nodes)) if launch else None
 
 
 def _mappings(node: Any, depth: int) -> Iterator[Mapping[str, Any]]:
-    if isinstance(node, Mapping) and depth < 4:
+    if isinstance(node, list) and depth < _DEEPEST:
+        for one in node:
+            yield from _mappings(one, depth + 1)
+    if isinstance(node, Mapping) and depth < _DEEPEST:
         yield node
         for one in node.values():
             yield from _mappings(one, depth + 1)
@@ -147,9 +156,10 @@ def _named(nodes: list[Mapping[str, Any]]) -> Launch | None:
 
 
 def _hardware(nodes: list[Mapping[str, Any]]) -> Hardware:
-    card = next((one for node in nodes if (one := _first(node, _CARD_KEYS))), None)
+    told = (one for node in nodes if (one := _first(node, _CARD_KEYS)))
+    card = next((one for one in told if find_gpu(one)), None)
     counts = [node[key] for node in nodes for key in _COUNT_KEYS if isinstance(node.get(key), int)]
-    return hardware([card] if card else [], count=counts[0] if counts else None)
+    return hardware([card] if card else [], count=counts[0] if counts and counts[0] > 0 else None)
 
 
 def _first(node: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
@@ -161,6 +171,7 @@ FORMAT = Format(
     kind="config",
     sniff=sniff,
     read=read,
-    docs="YAML in which people describe a server in words of their own: recipes of srt-slurm, a `vllm:` or "
-    "`sglang:` part with options, an engine named beside its model, a runner's record with the command line.",
+    docs="YAML in which people describe a server in words of their own: recipes of srt-slurm, values of "
+    "llm-d's charts, Ray Serve LLM's configuration, a `vllm:` or `sglang:` part with options, an engine "
+    "named beside its model, a runner's record with the command line.",
 )
