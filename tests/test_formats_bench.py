@@ -30,6 +30,7 @@ OURS = {
     "inferencex",
     "llmd_report",
     "mlperf",
+    "mlperf_endpoints",
     "mlperf_tables",
     "lm_eval",
     "nccl_tests",

@@ -33,9 +33,12 @@ _TREE = re.compile(r"^[│ ]*[├└]── ?\S*(?:profile_export|genai[_-]perf|
 
 
 def _sniff_profile(source: Source, aiperf: bool) -> float:
-    if not jsontext.looks_like_json(source.head):
+    head = source.head
+    if aiperf and "aiperf_version" in head and not is_page(source):  # words may stand above
+        head = head[max(head.find("\n{\n"), 0) :]
+    if not jsontext.looks_like_json(head):
         return 0.0
-    keys = jsontext.keys_in(source.head, 3000)
+    keys = jsontext.keys_in(head, 3000)
     if not _FAMILIES & keys or "unit" not in keys or ("metadata" in keys and "session_num" in keys):
         return 0.0
     is_aiperf = bool({"aiperf_version", "schema_version", "benchmark_id"} & keys)
@@ -282,7 +285,7 @@ FORMATS = [
         kind="benchmark",
         sniff=lambda source: _sniff_profile(source, aiperf=True),
         read=_read_profile,
-        version=2,
+        version=3,
         docs=(
             "AIPerf's `profile_export_aiperf.json`, all schema versions: as GenAI-Perf's, with version, "
             "errors and counts. A cancelled or incomplete run says so."

@@ -9,27 +9,28 @@ import re
 
 from ingest.bench import batched, devices, jsontext, tables
 from ingest.bench.identity import Facts, benchmark, grouped
-from ingest.bench.sniffing import needing
+from ingest.bench.sniffing import is_page, needing
 from ingest.formats import Format
 from ingest.formats.llama_bench import count_of, settings_of
 from ingest.sources import Source
 from kb.model import Reading
 
 _BATCHED_HEAD = re.compile(r"^\|\s*PP\s*\|\s*TG\s*\|(?:\s*B\s*\|)?\s*N_KV\s*\|", re.MULTILINE)
+_JSON_LINE = re.compile(r'^\{"n_kv_max": ?\d', re.MULTILINE)  # among what the tool logs
 _MAIN = re.compile(r"(?:main|llama_batched_bench): (n_kv_max = \d+, .*)$")
 
 
 @needing("N_KV", "n_kv_max")
 def _sniff(source: Source) -> float:
     head = source.head
-    if _BATCHED_HEAD.search(head):
+    if _BATCHED_HEAD.search(head) or (_JSON_LINE.search(head) and not is_page(source)):
         return 0.96
     keys = jsontext.keys_in(head) if jsontext.looks_like_json(head) else set()
     return 0.96 if {"n_kv_max", "speed_pp", "speed_tg"} <= keys else 0.0
 
 
 def _read(source: Source) -> Reading:
-    if jsontext.looks_like_json(source.head):
+    if jsontext.looks_like_json(source.head) or _JSON_LINE.search(source.head):
         return _read_json(source)
     lines = list(source.lines())
     facts = devices.machine_in((text for _, text in lines), Facts(engine="llama.cpp"))
@@ -62,7 +63,7 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
-    version=4,
+    version=5,
     docs=(
         "`llama-batched-bench`, table or JSON lines: prompt, generated and total speed at each batch "
         "width; and `llama-sweep-bench`, whose rows tell the tokens already in the cache. It "

@@ -235,7 +235,7 @@ def _read_csv(source: Source) -> Reading:
 def _is_whole(row: Mapping[str, Any]) -> bool:
     """Whether the columns at the row's end hold what they are named for."""
     dated = re.match(r"\d{4}-\d\d-\d\dT", str(row.get("test_time", "")))
-    return bool(dated) and cells.number(row.get("avg_ts")) is not None
+    return bool(dated) and cells.number(row.get("avg_ts", row.get("avg_gen_ts"))) is not None
 
 
 def _aligned(header: list[str], row: list[str]) -> dict[str, Any]:
@@ -374,7 +374,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_csv,
         read=_read_csv,
-        version=3,
+        version=4,
         docs=("`llama-bench -o csv`: the same fields, every value quoted."),
     ),
     Format(

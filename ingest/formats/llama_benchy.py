@@ -23,8 +23,8 @@ _TEST = re.compile(
     r"^(?:ctx_)?(?P<kind>pp|tg)\s?(?P<n>\d+)?(?:\s*@\s*d(?P<depth>\d+))?(?:\s*\(c(?P<width>\d+)\))?"
     r"(?:\s*@\s*d(?P<late>\d+))?"
 )
-_VERSION = re.compile(r"^llama-benchy \(([\w.]+)\)|llama-benchy==([\w.]+)", re.MULTILINE)
-_BEGUN = re.compile(r"^llama-benchy \([\w.]+\)\s*$", re.MULTILINE)
+_VERSION = re.compile(r"^llama-benchy \(([\w.+]+)\)|llama-benchy==([\w.+]+)", re.MULTILINE)
+_BEGUN = re.compile(r"^llama-benchy \([\w.+]+\)\s*$", re.MULTILINE)
 _DATE = re.compile(r"^[Dd]ate: (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)")
 _TIMES = ("ttfr (ms)", "est_ppt (ms)", "e2e_ttft (ms)")
 _COLUMNS = {
@@ -112,9 +112,9 @@ def _replaced(row: Mapping[str, str]) -> Mapping[str, str]:
     """A row of a prompt has no peak: where one stands, the page lost empty cells and the times moved left."""
     peaks = [name for name in row if name.startswith("peak")]
     times = [name for name in row if name in _TIMES]
-    if not any(row[name] for name in peaks):
+    if not any(cells.read_cell(row[name]) for name in peaks):
         return row
-    moved = [row[name] for name in (*peaks, *times) if row[name]]
+    moved = [row[name] for name in (*peaks, *times) if cells.read_cell(row[name])]
     kept = {name: cell for name, cell in row.items() if name not in peaks and name not in times}
     return kept | (dict(zip(times, moved, strict=True)) if len(moved) == len(times) else {})
 
@@ -192,7 +192,7 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff,
         read=_read,
-        version=2,
+        version=3,
         docs=(
             "The table of `llama-benchy`, in its log or in a page that quotes it: `pp` rows count prompt "
             "tokens, `tg` rows generated ones, `(c5)` is the concurrency, `± x` the spread. `t/s (total)` is "

@@ -21,10 +21,11 @@ from kb.vocab.engines import ENGINES
 
 _MARKS = ("accelerator_model_name", "accelerators_per_node", "host_processor_model_name", "system_name")
 _PAIR = re.compile(r"([A-Za-z][\w .+-]*?)[\s-]+v?(\d+(?:\.\d+)+[\w.+-]*)")
+_STACK = ("framework", "serving_framework", "other_software_stack")
 _KEPT = (
     "system_name", "accelerator_model_name", "accelerator_interconnect", "accelerator_host_interconnect",
-    "host_processor_model_name", "framework", "other_software_stack", "operating_system", "number_of_nodes",
-    "submitter", "division", "status",
+    "host_processor_model_name", "framework", "serving_framework", "other_software_stack",
+    "operating_system", "number_of_nodes", "submitter", "division", "status",
 )  # fmt: skip
 
 
@@ -43,8 +44,8 @@ def read(source: Source) -> Reading:
         raise Unreadable(f"the JSON is damaged or cut: {error}") from None
     if not isinstance(raw, dict):
         raise Unreadable("the JSON holds no object at its top")
-    words = {key: known(raw.get(key)) for key in raw}
-    stack = ", ".join(word for key in ("framework", "other_software_stack") if (word := words.get(key)))
+    words = {key: known(value) for key, value in _flat(raw).items()}
+    stack = ", ".join(word for key in _STACK if (word := words.get(key)))
     versions = _versions(stack)
     engine, version = engine_in_text(stack)
     where = hardware(
@@ -71,6 +72,14 @@ def read(source: Source) -> Reading:
     )
 
 
+def _flat(raw: dict[str, Any]) -> dict[str, Any]:
+    """The description with its nodes' fields beside its own, where all nodes are of one type."""
+    types = raw.get("node_types")
+    if isinstance(types, list) and len(types) == 1 and isinstance(types[0], dict):
+        return raw | types[0]
+    return raw
+
+
 def _versions(stack: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, version in _PAIR.findall(stack):
@@ -95,6 +104,7 @@ def _whole(text: Any) -> int | None:
 FORMAT = Format(
     name="mlperf_system",
     kind="config",
+    version=2,
     sniff=sniff,
     read=read,
     docs="MLPerf system descriptions: accelerators, nodes, versions named in the software stack.",
