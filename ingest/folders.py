@@ -24,6 +24,7 @@ from ingest.points import is_same_point, merged
 from ingest.series import crowded_folders, may_be, note_for, notes_of_folders, series_key
 from ingest.snapshots import describe_machines
 from ingest.spans import Find, nothing_kept
+from ingest.windows import longest
 from kb.model import Experiment, Measurement, Reading
 from kb.store.runs import ID_CHARACTERS, Assembled
 
@@ -203,7 +204,8 @@ class Work:
             return
         for ordinal, told in enumerate(piece.reading.experiments):
             match = Match(drafts[0], 1.0, "linked by the user") if forced else None
-            match = match or best_match(piece, told, drafts, near=near) or self._lone(piece, ordinal, told)
+            match = match or best_match(piece, told, drafts, near=near) or _again(told, drafts)
+            match = match or self._lone(piece, ordinal, told)
             if match is not None:
                 _take_points(piece, told, match)
 
@@ -214,7 +216,8 @@ class Work:
         owner = _owner(told.measurements[0], near)
         if owner is not None and len(told.measurements) == 1:
             return Match(owner, 0.9, AGAIN)
-        twin = next((one for one in near if _plain(one.attached[0][1]) == _plain(piece.path)), None)
+        own = PurePosixPath(piece.path).with_suffix("")
+        twin = next((one for one in near if PurePosixPath(one.attached[0][1]).with_suffix("") == own), None)
         if twin is not None and len(piece.reading.experiments) == 1:
             return Match(twin, 0.9, TWIN)
         folder, noted = note_for(piece, self.noted)
@@ -307,15 +310,9 @@ def _take_points(piece: Piece, told: Experiment, match: Match) -> None:
         told = replace(told, backend=told.backend._replace(settings={}))
     known = enrich(draft.experiment, replace(told, started=None, ended=None))
     if draft.alone:
-        started, ended = _longest(draft.experiment, told)
+        started, ended = longest(draft.experiment, told)
         known = replace(known, started=started, ended=ended)
     draft.experiment = replace(known, measurements=tuple(points))
-
-
-def _longest(a: Experiment, b: Experiment) -> tuple[str | None, str | None]:
-    starts = sorted(one.started for one in (a, b) if one.started)
-    ends = sorted(end for one in (a, b) if (end := one.ended or one.started))
-    return (starts[0] if starts else None), (ends[-1] if ends else None)
 
 
 def _take_facts(draft: Draft, piece: Piece) -> None:
@@ -358,15 +355,16 @@ def _describes_again(piece: Piece, drafts: Sequence[Draft]) -> bool:
     return True
 
 
-def _plain(path: str) -> str:
-    return path[: path.rfind(".")] if "." in PurePosixPath(path).name else path
-
-
 def _owner(point: Measurement, drafts: Sequence[Draft]) -> Draft | None:
     return next(
         (one for one in drafts if any(is_same_point(mine, point) for mine in one.experiment.measurements)),
         None,
     )
+
+
+def _again(told: Experiment, drafts: Sequence[Draft]) -> Match | None:
+    owner = _owner(told.measurements[0], drafts) if len(told.measurements) == 1 else None
+    return Match(owner, 0.9, AGAIN) if owner is not None and may_be(told, owner.experiment) else None
 
 
 def _with_path(told: Experiment, piece: Piece) -> list[Measurement]:

@@ -9,7 +9,9 @@ import re
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-LOAD = r"(c|cc|con|conc|concurrency|bs|batch|n|np|qps|rate|rps|mc|users?)[-_=]?(?:\d+(?:\.\d+)?|inf)(?![a-z])"
+LOAD = (
+    r"(c|cc|con|conc|concurrency|bs|batch|n|np|qps|rate|rr|rps|mc|users?)[-_=]?(?:\d+(?:\.\d+)?|inf)(?![a-z])"
+)
 _KIND = re.compile(
     r"raw|logs?|jsonl?|csv|std(?:out|err)|client|derived|gpus?|telemetry|traces?|metrics|monitor(?:ing)?|"
     r"guidellm|aiperf|genai[-_]?perf|llmperf|evalscope"

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from kb.model import Experiment
+
 SLACK = timedelta(seconds=5)
 
 
@@ -60,3 +62,10 @@ def overlap(a: Window | None, b: Window | None) -> bool | None:
 
 def _utc(one: datetime) -> datetime:
     return one.replace(tzinfo=UTC) if one.tzinfo is None else one
+
+
+def longest(a: Experiment, b: Experiment) -> tuple[str | None, str | None]:
+    """From the earlier start to the later end of two."""
+    starts = sorted(one.started for one in (a, b) if one.started)
+    ends = sorted(end for one in (a, b) if (end := one.ended or one.started))
+    return (starts[0] if starts else None), (ends[-1] if ends else None)

@@ -315,6 +315,22 @@ def test_a_benchmark_below_a_run_that_has_one_of_its_name_is_of_another_server()
     assert len(assemble({"out": loads}, [], lambda _: (), Claimed())) == 1
 
 
+def test_what_a_client_printed_goes_to_the_server_that_has_what_it_saved() -> None:
+    servers = [
+        server(
+            f"out/server_{name}.log", start(started=f"2026-03-01T{at}:00:00", ended=f"2026-03-01T{at}:59:00")
+        )
+        for name, at in (("tp1", "10"), ("tp2", "12"))
+    ]
+    times = {"started": "2026-03-01T12:10:00", "ended": "2026-03-01T12:12:00"}
+    saved, printed = (
+        bench("out/bench/a.json", point(None, 77.125), **times),
+        bench("out/bench_a.log", point(None, 77.125)),
+    )
+    runs = assemble({"out": [*servers, saved, printed]}, [], lambda _: (), Claimed())
+    assert len(runs) == 2
+
+
 def test_links_and_unlinks_of_the_user_win() -> None:
     logs = [server("/r/a.log"), server("/r/b.log")]
     x = bench("/r/x.json")
