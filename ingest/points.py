@@ -5,7 +5,8 @@ Owns comparing and merging workload points. Must not read files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ TOLERANCE = 6e-3  # tables and console output round to two or three digits
 EXACT, _TELLING_DIGITS = 2e-4, 5  # repeats of one load agree within a percent, too
 WORKLOAD_KEYS = ("concurrency", "request_rate", "batch_size", "depth", "test")
 COUNTS = frozenset({"completed", "failed", "input_tokens", "output_tokens", "duration_s"})
+_EITHER = frozenset({"output_tok_s"})  # a bare rate, which may be of all tokens
 
 
 def is_same_point(a: Measurement, b: Measurement) -> bool:
@@ -31,7 +33,7 @@ def _alike(a: Mapping[str, float | None], b: Mapping[str, float | None], key: st
     """Whether both tell one value; a table's bare rate may be of all tokens, where the other tells both."""
     if _close(a[key], b[key]):
         return True
-    return key == "output_tok_s" and any(
+    return key in _EITHER and any(
         _close(one[key], other.get("total_tok_s"))
         for one, other in ((a, b), (b, a))
         if "total_tok_s" not in one
@@ -41,13 +43,62 @@ def _alike(a: Mapping[str, float | None], b: Mapping[str, float | None], key: st
 def merged(points: Iterable[Measurement]) -> list[Measurement]:
     """Points without repetitions, in the order of their first description."""
     found: list[Measurement] = []
+    index = _Index()
     for point in points:
-        at = next((i for i, one in enumerate(found) if is_same_point(one, point)), None)
+        at = next((i for i in index.like(point) if is_same_point(found[i], point)), None)
         if at is None:
+            at = len(found)
             found.append(point)
         else:
             found[at] = merge(found[at], point)
+        index.add(at, found[at])
     return found
+
+
+class _Index:
+    """Which points have a figure, and which of them about where: sets of points as the bits of a number.
+
+    Only a sieve before ``is_same_point``, so that thousands of points are not compared each with each.
+    """
+
+    def __init__(self) -> None:
+        self._having: dict[str, int] = {}
+        self._near: dict[tuple[str, int], int] = {}
+
+    def add(self, at: int, point: Measurement) -> None:
+        """Enter a point, or what it was merged to."""
+        for key, value in _figures(point):
+            self._having[key] = self._having.get(key, 0) | 1 << at
+            place = (key, _step(value))
+            self._near[place] = self._near.get(place, 0) | 1 << at
+
+    def like(self, point: Measurement) -> Iterator[int]:
+        """Places of points that have a figure of this one, and no figure that is far from its own."""
+        some = far = 0
+        for key, value in _figures(point):
+            step = _step(value)
+            near = 0
+            for one in (step - 1, step, step + 1):
+                near |= self._near.get((key, one), 0)
+            having = self._having.get(key, 0)
+            some |= having
+            far |= 0 if key in _EITHER else having & ~near
+        left = some & ~far
+        while left:
+            lowest = left & -left
+            yield lowest.bit_length() - 1
+            left ^= lowest
+
+
+def _figures(point: Measurement) -> Iterator[tuple[str, float]]:
+    return ((key, value) for key, value in point.metrics.items() if value is not None)
+
+
+def _step(value: float) -> int:
+    """A number's step on a scale on which close ones are at most one step apart."""
+    return (
+        round(math.copysign(math.log1p(abs(value)), value) / (2 * TOLERANCE)) if math.isfinite(value) else 0
+    )
 
 
 def merge(a: Measurement, b: Measurement) -> Measurement:

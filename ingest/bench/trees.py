@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, pairwise, permutations
 from typing import Any
 
-from ingest.bench import cells, members, names, requests, spread_tables
+from ingest.bench import cells, members, moments, names, requests, spread_tables
 from ingest.bench.places import ENGINE_VERSION, place
 from ingest.bench.placing import DEVICES
 from ingest.bench.quantities import RESULTS, serves_tokens, understand, words_of
@@ -68,7 +68,8 @@ _MOST_AXES = 3  # levels of objects that lists of loads explain
 class Found:
     """Rows with what was said around them, objects marked as failed, and whether rows were left out.
 
-    ``notes`` say how units of single requests were decided, ``axes`` are lists of loads ("batch_sizes": …).
+    ``notes`` say how units of single requests were decided, ``axes`` are lists of loads ("batch_sizes": …),
+    ``moments`` counts samples over time.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -76,6 +77,7 @@ class Found:
     cut: bool = False
     notes: list[str] = field(default_factory=list)
     axes: dict[str, set[str]] = field(default_factory=dict)
+    moments: int = 0
 
 
 def find_rows(document: Any) -> Found:
@@ -100,6 +102,8 @@ def _walk(value: Any, around: dict[str, Any], path: tuple[str, ...], found: Foun
         units = Units.of(rows)
         found.notes += units.notes
         found.rows += [dict(around) | one | _named(path, found.axes) for one in requests.fold(rows, units)]
+    elif isinstance(value, list) and moments.are_moments(value):
+        found.moments += len(rows)
     elif isinstance(value, list) and (joined := spread_tables.joined_rows(rows)):
         found.rows.append(dict(around) | joined | _named(path, found.axes))
     elif isinstance(value, list):
@@ -172,7 +176,8 @@ def _below(value: Mapping[str, Any], is_result: bool) -> Iterable[str]:
     if is_result:
         single |= {key for key in listed if _OF_EACH.fullmatch(str(key).lower())}
     known = is_result or any(_tells(value[key]) for key in folded)
-    left = folded if listed - single else set()
+    rows = [key for key in listed - single if not moments.are_moments(value[key])]
+    left = folded if rows else set()
     left |= single if known else set()
     left |= {key for key, one in value.items() if isinstance(one, Mapping) and members.is_spread(key, one)}
     left |= {key for key in value if _ASKED.fullmatch(str(key).lower())}

@@ -61,7 +61,7 @@ def _read(source: Source) -> Reading:
     ]
     kept = copies.without_copies([(point.metrics, (facts, point)) for facts, point in points])
     if not kept and not found.failed:
-        return _without_figures(source, value)
+        return _without_figures(source, value, found.moments)
     return benchmark(
         source,
         "bench_json",
@@ -84,9 +84,10 @@ def _told(point: Measurement) -> Measurement:
     return replace(point, metrics=kept)
 
 
-def _without_figures(source: Source, document: Any) -> Reading:
-    """Who was to be measured, where a file holds no result (a run that was cut, its plan)."""
-    problem = Problem(line=None, what="no figure with a known meaning in the objects of this JSON file")
+def _without_figures(source: Source, document: Any, moments: int) -> Reading:
+    """Who was to be measured, where a file holds no result (a run that was cut, its plan, its course)."""
+    what = "no figure with a known meaning in the objects of this JSON file"
+    problem = Problem(line=None, what=_over_time(moments) if moments else what)
     reading = reading_of(source, document, "bench_json") if isinstance(document, dict) else None
     told = reading.experiments[0] if reading else None
     if reading is None or told is None or told.backend.engine is None or told.model.name is None:
@@ -106,8 +107,14 @@ def _row(record: Mapping[str, Any], units: Units, told: file_names.Hints) -> Row
 def _left_out(found: trees.Found, copies: int) -> Iterable[Problem]:
     if found.cut:
         yield Problem(line=None, what=f"only the first {len(found.rows)} rows were read")
+    if found.moments:
+        yield Problem(line=None, what=_over_time(found.moments))
     if copies:
         yield Problem(line=None, what=f"{copies} objects repeat figures of others and were left out")
+
+
+def _over_time(moments: int) -> str:
+    return f"{moments} samples over time were left out: they are no results"
 
 
 def _with_failures(kept: list[tuple[Facts, Measurement]], failed: list[dict[str, Any]]) -> Iterable[Any]:
@@ -135,14 +142,14 @@ FORMAT = Format(
     kind="benchmark",
     sniff=_sniff,
     read=_read,
-    version=8,
+    version=9,
     docs=(
         "Results in JSON of people's own making: every object that holds a latency, a throughput or a "
         "score under a name that says so is a point; what the objects around it say of model, hardware, "
         "engine and load holds for it, the client's command line included. Units come from the names, or "
         "are decided by size and said. Objects that repeat figures of others (a summary of the rows "
-        "beside it) are left out, points marked as failed become warnings. Objects of single requests are "
-        "folded to a point for each load: counts, means and percentiles, and rates where they say when they "
-        "started; each such figure says that it was computed."
+        "beside it) and samples over time are left out, points marked as failed become warnings. Objects of "
+        "single requests are folded to a point for each load: counts, means and percentiles, and rates where "
+        "they say when they started; each such figure says that it was computed."
     ),
 )
