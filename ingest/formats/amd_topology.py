@@ -25,7 +25,7 @@ _TITLE = re.compile(
 _NAME = r"(?:GPU\d{1,3}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d)"
 _COLUMNS = re.compile(rf"^\s+{_NAME}(?:\s+{_NAME})*\s*$", re.IGNORECASE)
 _ROW = re.compile(rf"^\s*({_NAME})\s+(\S.*?)\s*$", re.IGNORECASE)
-_NUMA = re.compile(r"^\s*GPU\[(\d{1,3})\]\s*:\s*\(Topology\) Numa Node:\s*(-?\d+)\s*$", re.MULTILINE)
+_NUMA = re.compile(r"^[ \t]*GPU\[(\d{1,3})\]\s*:\s*\(Topology\) Numa Node:\s*(-?\d+)\s*$", re.MULTILINE)
 _STATE = re.compile(r"GPU use|Temperature|SCLK|\bsclk\b")
 
 

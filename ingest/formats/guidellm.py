@@ -233,10 +233,8 @@ def _named_point(name: str, row: Mapping[str, str], line: int) -> Measurement:
     if 0 < whole < first:  # old releases print seconds under "(ms)"
         metrics = {key: v * 1e3 if key.startswith("e2e_ms") and v else v for key, v in metrics.items()}
     lengths = {key: round(told.workload[key]) for key in _LENGTHS.values() if told.workload.get(key)}
-    load: dict[str, Any] = {"test": name} | lengths
-    rate = re.search(r"@\s*([\d.]+)", name)
-    load |= {"request_rate": cells.whole(rate[1])} if rate else {}
-    return Measurement(workload=load | _by_strategy(name), metrics=metrics, client=_TOOL, line=line)
+    load: dict[str, Any] = {"test": name} | lengths | _by_strategy(name)
+    return Measurement(workload=load, metrics=metrics, client=_TOOL, line=line)
 
 
 _PERCENTILES = ("min", "p0_1", "p1", "p5", "p10", "p25", "p75", "p90", "p95", "p99", "max")
@@ -260,21 +258,55 @@ _GROUPS = {  # group and unit of a column → name and factor; of a rate and a l
 }
 
 
+# Columns of the one header row before 0.4, and what means the same since. Its "Tokens per second" are
+# left out: they count the output twice.
+_ONE_HEADER = {
+    "Name": ("Benchmark", "Strategy"),
+    "Duration": ("Timings", "Duration"),
+    "Successful Requests": ("Request Counts", "Successful"),
+    "Errored Requests": ("Request Counts", "Errored"),
+    "Incomplete Requests": ("Request Counts", "Incomplete"),
+    "Successful Requests per second": ("Server Throughput", "Requests/Sec"),
+    "Successful Request concurrency": ("Server Throughput", "Concurrency"),
+    "Successful Request latency": ("Request Latency", "Sec"),
+    "Successful Prompt token count": ("Token Metrics", "Input Tokens"),
+    "Successful Output token count": ("Token Metrics", "Output Tokens"),
+    "Successful Time to first token ms": ("Time to First Token", "ms"),
+    "Successful Time per output token ms": ("Time per Output Token", "ms"),
+    "Successful Inter token latency ms": ("Inter Token Latency", "ms"),
+    "Successful Output tokens per second": ("Token Throughput", "Output Tokens/Sec"),
+}
+_ONE_STATISTIC = re.compile(r"(?P<what>.+?) (?P<told>mean|median|std dev|\[min, .+\])")
+
+
 def _sniff_csv(source: Source) -> float:
-    return 0.95 if re.match(r"\ufeff?Run Info,Run Info,", source.head) else 0.0
+    head = source.head.lstrip("\ufeff")
+    return 0.95 if head.startswith(("Run Info,Run Info,", "Type,Run Id,Id,Name,Start Time,")) else 0.0
+
+
+def _as_three(header: list[str]) -> list[list[str]]:
+    """The one header row of older releases as the three of newer ones; "" where a column is not taken."""
+    columns = []
+    for label in header:
+        found = _ONE_STATISTIC.fullmatch(label)
+        what, told = (found["what"], found["told"]) if found else (label, "")
+        told = "Percentiles" if told.startswith("[") else told.title()
+        columns.append([*_ONE_HEADER.get(what, ("", "")), told])
+    return [list(one) for one in zip(*columns, strict=True)]
 
 
 def _read_csv(source: Source) -> Reading:
-    """The file has three header rows: group, status with unit, statistic."""
+    """The file has three header rows (group, status with unit, statistic), or one of older releases."""
     rows = [
         row for row in tables.delimited(source.text.lstrip("\ufeff")) if any(cell.strip() for cell in row)
     ]
-    header = rows[:3]
-    if len(rows) < 4:
-        raise Unreadable("the CSV has its three header rows and no benchmark")
+    first = 1 if rows[0][0] == "Type" else 3
+    header = _as_three(rows[0]) if first == 1 else rows[:3]
+    if len(rows) <= first:
+        raise Unreadable("the CSV has its header and no benchmark")
     points, model = [], None
-    for line, row in enumerate(rows[3:], 4):
-        named = re.search(r'"model": *"([^"]+)"', " ".join(row))
+    for line, row in enumerate(rows[first:], first + 1):
+        named = re.search(r'"(?:backend_)?model": *"([^"]+)"', " ".join(row))
         model = model or (named[1] if named else None)
         points.append(_csv_point(header, row, line))
     return benchmark(
@@ -316,6 +348,9 @@ def _csv_statistics(told: str, cell: str) -> Iterable[tuple[str, float]]:
 def _by_strategy(name: str) -> dict[str, Any]:
     """What the name of a strategy says of its load."""
     load: dict[str, Any] = {"concurrency": 1} if name.startswith("synchronous") else {}
+    asked = re.search(r"@\s*([\d.]+)", name)
+    if asked:
+        load["concurrency" if name.startswith("concurrent") else "request_rate"] = cells.whole(asked[1])
     return load | ({"request_rate": "inf"} if name.startswith("throughput") else {})
 
 
@@ -351,10 +386,10 @@ FORMATS = [
         kind="benchmark",
         sniff=_sniff_csv,
         read=_read_csv,
-        version=3,
+        version=4,
         docs=(
-            "GuideLLM's CSV since 0.4, with three header rows (group, status and unit, statistic): one "
-            "point per row, from successful requests; the lists of percentiles are taken apart."
+            "GuideLLM's CSV, since 0.4 with three header rows (group, status and unit, statistic), before "
+            "with one: one point per row, from successful requests; the lists of percentiles are taken apart."
         ),
     ),
 ]
