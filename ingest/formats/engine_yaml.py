@@ -57,6 +57,8 @@ def _is_options(head: str) -> bool:
     text = head.strip()
     if not text.startswith("{") or not text.endswith("}") or len(text) > _LARGEST_JSON:
         return False
+    if not any(f'"{key}"' in text for key in _MODEL_KEYS):  # most small results, which YAML reads slowly
+        return False
     found, _ = documents(text)
     mapping = found[0] if found and isinstance(found[0], Mapping) else {}
     engine, hits = engine_of_keys({str(key) for key in mapping})
