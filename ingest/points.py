@@ -16,6 +16,7 @@ TOLERANCE = 6e-3  # tables and console output round to two or three digits
 EXACT, _TELLING_DIGITS = 2e-4, 5  # repeats of one load agree within a percent, too
 WORKLOAD_KEYS = ("concurrency", "request_rate", "batch_size", "depth", "test")
 COUNTS = frozenset({"completed", "failed", "input_tokens", "output_tokens", "duration_s"})
+_MANY = 60  # points from which a sieve costs less than comparing each with each
 _EITHER = frozenset({"output_tok_s"})  # a bare rate, which may be of all tokens
 
 
@@ -42,16 +43,19 @@ def _alike(a: Mapping[str, float | None], b: Mapping[str, float | None], key: st
 
 def merged(points: Iterable[Measurement]) -> list[Measurement]:
     """Points without repetitions, in the order of their first description."""
+    points = list(points)
+    index = _Index() if len(points) > _MANY else None
     found: list[Measurement] = []
-    index = _Index()
     for point in points:
-        at = next((i for i in index.like(point) if is_same_point(found[i], point)), None)
+        places = range(len(found)) if index is None else index.like(point)
+        at = next((i for i in places if is_same_point(found[i], point)), None)
         if at is None:
             at = len(found)
             found.append(point)
         else:
             found[at] = merge(found[at], point)
-        index.add(at, found[at])
+        if index is not None:
+            index.add(at, found[at])
     return found
 
 

@@ -39,15 +39,18 @@ def each_with_each(points: list[Measurement]) -> list[Measurement]:
 
 @given(st.lists(POINTS, max_size=12))
 def test_the_sieve_loses_no_repetition(points: list[Measurement]) -> None:
+    many = points * 6 + [Measurement(metrics={"itl_ms_mean": 10.0 + n, "itl_ms_p50": 1.0}) for n in range(61)]
+    assert merged(many) == each_with_each(many)
     assert merged(points) == each_with_each(points)
 
 
 @pytest.mark.parametrize("apart", [0.0, 1e-4, 5.9e-3, 6e-3])
 @pytest.mark.parametrize("value", [0.01, 0.4, 1.0, 7.3, 1e3, 1e6])
 def test_close_figures_meet(value: float, apart: float) -> None:
+    others = [Measurement(metrics={"itl_ms_mean": 10.0 + n, "itl_ms_p50": 1.0}) for n in range(61)]
     one = Measurement(metrics={"ttft_ms_mean": value, "tpot_ms_mean": 2.5})
     other = Measurement(metrics={"ttft_ms_mean": value * (1 - apart), "tpot_ms_mean": 2.5})
-    assert merged([one, other]) == each_with_each([one, other])
+    assert merged([*others, one, other]) == each_with_each([*others, one, other])
 
 
 def test_thousands_of_points_take_seconds() -> None:
