@@ -300,7 +300,7 @@ def _read_csv(source: Source) -> Reading:
     rows = [
         row for row in tables.delimited(source.text.lstrip("\ufeff")) if any(cell.strip() for cell in row)
     ]
-    first = 1 if rows[0][0] == "Type" else 3
+    first = 1 if rows and rows[0][0] == "Type" else 3
     header = _as_three(rows[0]) if first == 1 else rows[:3]
     if len(rows) <= first:
         raise Unreadable("the CSV has its header and no benchmark")
